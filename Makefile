@@ -1,0 +1,33 @@
+# make demo and make test need only Python >= 3.11, make and git: both build .venv first.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+BIN := .venv/bin
+
+.PHONY: demo test check bench clean
+
+demo: .venv/ready
+	$(BIN)/agentbus demo
+
+test: check
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -n 2 -q
+	$(BIN)/coverage combine -q
+	$(BIN)/coverage report --fail-under=95
+	$(BIN)/coverage report --fail-under=100 --include='journal/*,$(subst $() ,$(comma),$(PURE))'
+
+check: .venv/ready
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: .venv/ready
+	$(BIN)/python tools/bench.py
+
+.venv/ready: pyproject.toml
+	@test -n "$(PYTHON)" || { echo "agentbus needs Python 3.11 or newer; none found on PATH (or set PYTHON=...)" >&2; exit 1; }
+	$(PYTHON) -m venv --clear .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf .venv .coverage .coverage.*

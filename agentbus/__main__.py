@@ -1,0 +1,47 @@
+"""``agentbus``: starts ``mcp`` and ``identity`` without click, which costs them too much time; the rest is click's."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> int:
+    """Run the command line ``sys.argv``; its exit status, where the command does not end the process itself."""
+    try:
+        return _run(sys.argv[1:])
+    except KeyboardInterrupt:
+        sys.stderr.write("agentbus: interrupted\n")
+        return 1
+
+
+def _run(arguments: list[str]) -> int:
+    if arguments[:1] == ["identity"]:
+        from agentbus import identity  # noqa: PLC0415  # each command imports what it needs, and no more
+
+        status = identity.run(arguments[1:])
+        if status is not None:
+            return status
+    elif arguments[:1] == ["mcp"] and len(config := _parse_config(arguments[1:])) == 1:
+        from agentbus import service, stdio  # noqa: PLC0415  # as above
+
+        stdio.serve(service.from_settings(config[0]))
+    from agentbus import cli  # noqa: PLC0415  # as above
+
+    cli.main()
+    return 0
+
+
+def _parse_config(arguments: list[str]) -> list[str | None]:
+    """The file named by ``--config``, None if none is; an empty list if click must say what is wrong."""
+    match arguments:
+        case []:
+            return [None]
+        case ["--config", path]:
+            return [path]
+        case [option] if option.startswith("--config="):
+            return [option.removeprefix("--config=")]
+    return []
+
+
+if __name__ == "__main__":
+    sys.exit(main())

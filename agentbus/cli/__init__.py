@@ -1,0 +1,113 @@
+"""The command line: the click group ``main``, one file a command. Knows no rule of the bus.
+
+A command's module is imported when the command is asked for, or for ``agentbus --help``: ``agentbus
+subscribe`` loads neither msgspec nor the MCP SDK. The command ``NAME`` is the click command called ``NAME``
+in ``agentbus/cli/NAME.py``.
+
+Exit status: 0 done, 1 refused or failed, 2 usage. A command that is done returns None; one that printed a
+finding calls ``ctx.exit(1)``; a refusal is raised as BusError, JournalError or click.ClickException, and is
+shown here as one line on stderr that begins ``agentbus: ``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from agentbus.visible import render_visible
+
+_COMMANDS = (
+    "mcp",
+    "identity",
+    "init",
+    "subscribe",
+    "unsubscribe",
+    "channel",
+    "post",
+    "status",
+    "reset",
+    "replay",
+    "demo",
+)
+_MODULES = {"unsubscribe": "subscribe"}
+
+
+def complain(text: str) -> None:
+    """One warning or error as one line on stderr, whatever is in it."""
+    click.echo(f"agentbus: {render_visible(text)}", err=True)
+
+
+def working_directory() -> str:
+    """The directory the command was started in."""
+    try:
+        return str(Path.cwd())
+    except OSError as error:
+        raise click.ClickException(f"the working directory is gone: {error.strerror}") from error
+
+
+class _Commands(click.Group):
+    """Loads commands by name, and turns every refusal into one line and an exit status."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - as click calls it
+        """The commands' names, in the order of --help."""
+        return list(_COMMANDS)
+
+    def get_command(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - as click calls it
+        cmd_name: str,
+    ) -> click.Command | None:
+        """Import a command; None if there is none of that name."""
+        if cmd_name not in _COMMANDS:
+            return None
+        module = importlib.import_module(f"agentbus.cli.{_MODULES.get(cmd_name, cmd_name)}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+    def main(self, *args: Any, **extra: Any) -> NoReturn:  # noqa: ANN401 - click's own, passed on
+        """Run one command line and exit."""
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):  # an old locale must not turn a name into a traceback
+                stream.reconfigure(errors="backslashreplace")
+        extra |= {"prog_name": "agentbus", "standalone_mode": False}
+        try:
+            status = super().main(*args, **extra)
+        except click.Abort:
+            complain("interrupted")
+            sys.exit(1)
+        except click.UsageError as error:
+            complain(_render_usage(error))
+            sys.exit(2)
+        except click.ClickException as error:
+            complain(error.format_message())
+            sys.exit(1)
+        except Exception as error:
+            if not _is_refusal(error):
+                raise
+            complain(str(error))
+            sys.exit(1)
+        sys.exit(status if isinstance(status, int) else 0)
+
+
+def _render_usage(error: click.UsageError) -> str:
+    path = error.ctx.command_path if error.ctx else "agentbus"
+    return f"{' '.join(error.format_message().split())} Try '{path} --help'."
+
+
+def _is_refusal(error: Exception) -> bool:
+    # Imported here: a command that did not fail has no use for them.
+    from agentbus.errors import BusError  # noqa: PLC0415 - see above
+    from journal import JournalError  # noqa: PLC0415 - see above
+
+    return isinstance(error, (BusError, JournalError))
+
+
+@click.command(cls=_Commands, no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="agentbus-journal", prog_name="agentbus", message="%(prog)s %(version)s")
+def main() -> None:
+    """A message bus for coding agents on one machine: MCP over stdio, one journal, no daemon."""

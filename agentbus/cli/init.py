@@ -1,0 +1,76 @@
+"""``agentbus init``: sets a repository up and prints what is left to do. Changes no harness's settings."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import click
+
+from agentbus import replace, repoconfig
+from agentbus.cli import working_directory
+from agentbus.protocol import render_setup
+from agentbus.repository import FILE, is_present, read_regular
+from agentbus.visible import render_visible
+
+_IGNORED = ".local/"
+_IGNORING_LINES = frozenset((b".local", b".local/", b"/.local", b"/.local/"))
+_GITIGNORE_BYTES_MAX = 1 << 20
+_GIT_WAIT_S = 10
+
+
+@click.command()
+@click.option("--identity", "name", metavar="NAME", help="The identity; default: the repository root's basename.")
+def init(name: str | None) -> None:
+    """Set this repository up for agentbus, and print the steps that are left.
+
+    Writes .local/agentbus.json at the repository root and adds .local/ to .gitignore if nothing there ignores
+    it. Run it as often as you like.
+    """
+    done = repoconfig.init(working_directory(), name)
+    verb = "wrote" if done.written else "nothing to change in"
+    click.echo(render_visible(f'Agentbus: {verb} {done.path} (identity "{done.identity}").'))
+    gitignore = f"{done.home}/.gitignore"
+    added = _ignore(done.home, gitignore)
+    ignored = f"added {_IGNORED} to {gitignore}" if added else f"git ignores {_IGNORED} already"
+    click.echo(render_visible(f"Agentbus: {ignored}."))
+    click.echo("")
+    click.echo(render_setup(done.identity), nl=False)
+
+
+def _ignore(home: str, gitignore: str) -> bool:
+    """Have git ignore ``.local/`` in ``home``; whether a line had to be added."""
+    try:
+        if _is_ignored(home, _read(gitignore)):
+            return False
+        with replace.exclusive(gitignore) as write:
+            write(_with_line(_read(gitignore)))
+    except OSError as error:
+        message = f"{gitignore}: {error.strerror}; add the line {_IGNORED} yourself"
+        raise click.ClickException(message) from error
+    return True
+
+
+def _read(gitignore: str) -> bytes:
+    return read_regular(gitignore, _GITIGNORE_BYTES_MAX) if is_present(gitignore) else b""
+
+
+def _is_ignored(home: str, text: bytes) -> bool:
+    if not _IGNORING_LINES.isdisjoint(line.strip() for line in text.splitlines()):
+        return True  # so that a later line which un-ignores it does not make us add one at every run
+    # --no-index: a file somebody has committed is not ignored, whatever .gitignore says.
+    command = ["git", "-C", home, "check-ignore", "-q", "--no-index", FILE]
+    environ = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+    try:
+        return (
+            subprocess.run(command, env=environ, capture_output=True, timeout=_GIT_WAIT_S, check=False).returncode == 0
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False  # no git: the text alone decides
+
+
+def _with_line(text: bytes) -> bytes:
+    newline = b"\r\n" if b"\r\n" in text else b"\n"
+    if text and not text.endswith(b"\n"):
+        text += newline
+    return text + _IGNORED.encode() + newline

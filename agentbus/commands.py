@@ -1,0 +1,167 @@
+"""What may be asked of the bus, what a rule must be told to decide it, and what it answers. Pure.
+
+Every text here was parsed (names.py) and every number checked against its bounds (tools.py); what is left to decide
+depends on the State. ``Command[R]`` names the result a command leads to.
+"""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+from msgspec import Struct, field
+
+from agentbus.events import AnyEvent, ChannelKind, Expired, Gap
+from agentbus.names import AgentName, ChannelName
+
+R = TypeVar("R")
+
+
+class Command(Struct, Generic[R], frozen=True):
+    """A request that may write events; R is the type of its result."""
+
+
+class Policy(Struct, frozen=True):
+    """The settings that rules depend on."""
+
+    cursor_idle_ms: int
+    receipt_retention_ms: int
+    event_bytes_max: int
+    result_bytes_max: int
+
+
+class Facts(Struct, frozen=True):
+    """What a rule cannot know by itself: gathered under the writer lock, after the State has caught up.
+
+    Attributes:
+        time_ms: the commit's time, in ms since 1970 UTC.
+        owner: this process's owner token.
+        token: a fresh one for a batch; 12 hex characters.
+        gone: owners with a session in the State whose process no longer lives.
+    """
+
+    time_ms: int
+    owner: str
+    token: str
+    policy: Policy
+    gone: frozenset[str] = frozenset()
+
+
+class Decision(Struct, Generic[R], frozen=True):
+    """What a rule decided: events to append (none: nothing is written) and the answer, but for the commit's own seq."""
+
+    events: tuple[AnyEvent, ...]
+    result: R
+
+
+class RegisterResult(Struct, frozen=True):
+    """``subscribed`` and ``failed`` are about the persistent list."""
+
+    as_: AgentName
+    resumed: bool
+    already: bool
+    subscribed: list[str]
+    failed: dict[str, str]
+    expired: list[Expired]
+
+
+class Register(Command[RegisterResult], frozen=True, kw_only=True):
+    """``channels`` is the repository's persistent list, ``failed`` what it holds that is no channel name."""
+
+    name: AgentName
+    context: str
+    parent: AgentName | None = None
+    resume: bool = True
+    client: str | None = None
+    channels: tuple[ChannelName, ...] = ()
+    failed: dict[str, str] = field(default_factory=dict)
+
+
+class CreateChannelResult(Struct, frozen=True):
+    """``created`` is false if the channel was there already, with this kind."""
+
+    channel: str
+    kind: ChannelKind
+    created: bool
+
+
+class CreateChannel(Command[CreateChannelResult], frozen=True, kw_only=True):
+    """Make a channel, once."""
+
+    as_: AgentName
+    channel: ChannelName
+    kind: ChannelKind
+
+
+class SubscribeResult(Struct, frozen=True):
+    """``already``: the subscription was there and its cursor did not move."""
+
+    already: bool
+
+
+class Subscribe(Command[SubscribeResult], frozen=True, kw_only=True):
+    """``oldest``: begin just before the oldest retained message, else after the newest."""
+
+    as_: AgentName
+    channel: ChannelName
+    oldest: bool = False
+
+
+class Unsubscribe(Command[None], frozen=True, kw_only=True):
+    """Drop a subscription; one that is not there is no fault."""
+
+    as_: AgentName
+    channel: ChannelName
+
+
+class PostResult(Struct, frozen=True):
+    """``seq``, ``memory_id`` and ``revision`` are those of the first post if ``repeated``; else the commit tells."""
+
+    addressed: tuple[str, ...]
+    repeated: bool = False
+    seq: int | None = None
+    memory_id: int | None = None
+    revision: int | None = None
+
+
+class Post(Command[PostResult], frozen=True, kw_only=True):
+    """A message; on a memory channel a memory."""
+
+    as_: AgentName
+    channel: ChannelName
+    content: str
+    label: str | None = None
+    reply_to: int | None = None
+    metadata: dict[str, str] | None = None
+    key: str | None = None
+
+
+class ReceiveResult(Struct, frozen=True):
+    """``messages`` is (seq, channel); without a ``token`` nothing was handed out."""
+
+    token: str | None = None
+    messages: tuple[tuple[int, str], ...] = ()
+    more: int = 0
+    redelivered: bool = False
+    ack_ignored: bool = False
+    gaps: tuple[Gap, ...] = ()
+    expired: tuple[Expired, ...] = ()
+
+
+class Receive(Command[ReceiveResult], frozen=True, kw_only=True):
+    """``channels`` None: all subscriptions. ``count`` 0: an ack and nothing else."""
+
+    as_: AgentName
+    count: int
+    ack: str | None = None
+    channels: tuple[ChannelName, ...] | None = None
+    include_own: bool = False
+
+
+class EndSessions(Command[None], frozen=True):
+    """End every session of this process."""
+
+
+class Reset(Command[None], frozen=True, kw_only=True):
+    """Empty the bus; ``by`` is the person who asked."""
+
+    by: str

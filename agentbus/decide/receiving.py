@@ -1,0 +1,208 @@
+"""Rules about delivery: what a receive acks, hands out again, or hands out new. Pure.
+
+At most one batch of an identity is pending. Until it is acked it is handed out again as it was, whatever else the call
+asks; only an ack moves a cursor.
+"""
+
+from __future__ import annotations
+
+import heapq
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from msgspec import UNSET, Struct, json
+
+from agentbus.commands import Decision, Facts, Receive, ReceiveResult
+from agentbus.decide.sessions import idle_subscriptions, require_session
+from agentbus.errors import NOT_FOUND, BusError, render_value
+from agentbus.events import MEMORY, Acked, Active, Delivered, Expired, Gap, Unsubscribed
+from agentbus.limits import ACTIVE_INTERVAL_MS, NOTICES_MAX, RESULT_FRAME_BYTES
+from agentbus.state import Batch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from agentbus.events import AnyEvent
+    from agentbus.names import ChannelName
+    from agentbus.state import Channel, State
+
+
+class _View(Struct, frozen=True):
+    """What this receive may hand out: cursors as they stand behind its acked or pending batch."""
+
+    cursors: dict[str, int]
+    own: int | None
+    behind: Batch | None
+
+
+def receive(state: State, command: Receive, facts: Facts) -> Decision[ReceiveResult]:
+    """Ack, then the pending batch again or a new one. With nothing to hand out only the ack is written."""
+    require_session(state, command.as_, facts.owner)
+    batch = state.batches.get(command.as_)
+    acked = batch is not None and command.ack == batch.token
+    ignored = command.ack is not None and not acked
+    if batch is not None and not acked:
+        return Decision((), _again(state, command, batch, ignored=ignored))
+    events: list[AnyEvent] = []
+    expired: list[Expired] = []
+    if batch is not None:
+        events.append(Acked(as_=command.as_, token=batch.token))
+    elif command.count:
+        expired = idle_subscriptions(state, command.as_, facts)[:NOTICES_MAX]
+        events += [Unsubscribed(as_=command.as_, channel=gone.channel, reason="expired") for gone in expired]
+    view = _view(state, command, command.channels, batch, {gone.channel for gone in expired})
+    if command.count == 0:
+        return Decision(tuple(events), ReceiveResult(more=_waiting(state, view), ack_ignored=ignored))
+    result, delivered = _new_batch(state, command, facts, view, expired)
+    if delivered is not None:
+        events.append(delivered)
+    elif not events and _active_is_due(state, command.as_, facts):
+        events.append(Active(as_=command.as_))
+    return Decision(tuple(events), _with_ignored(result, ignored=ignored))
+
+
+def _with_ignored(result: ReceiveResult, *, ignored: bool) -> ReceiveResult:
+    return ReceiveResult(
+        result.token,
+        result.messages,
+        result.more,
+        ack_ignored=ignored,
+        gaps=result.gaps,
+        expired=result.expired,
+    )
+
+
+def _view(
+    state: State,
+    command: Receive,
+    channels: tuple[ChannelName, ...] | None,
+    behind: Batch | None,
+    dropped: set[str],
+) -> _View:
+    """The channels asked for (None: all), each with its cursor, or with the end of the batch it lies behind.
+
+    Raises:
+        BusError: not_found; the identity is not subscribed to a channel it names.
+    """
+    mine = state.subscriptions.get(command.as_, {})
+    for channel in channels or ():
+        if channel not in mine:
+            raise BusError(
+                NOT_FOUND,
+                f"{render_value(command.as_)} is not subscribed to {render_value(channel)}: call subscribe first,"
+                ' or leave "channels" out',
+            )
+    ends = behind.ends if behind else {}
+    cursors = {
+        channel: max(subscription.cursor, ends.get(channel, 0))
+        for channel, subscription in mine.items()
+        if channel not in dropped and (channels is None or channel in channels)
+    }
+    own = None if command.include_own else state.identities.find(command.as_)
+    return _View(cursors, own, behind)
+
+
+def _waiting(state: State, view: _View) -> int:
+    """How many messages the view holds."""
+    before = state.last_seq + 1
+    return sum(
+        state.channels[channel].retained.count_between(cursor, before, without=view.own)
+        for channel, cursor in view.cursors.items()
+    )
+
+
+def _new_batch(
+    state: State, command: Receive, facts: Facts, view: _View, expired: list[Expired]
+) -> tuple[ReceiveResult, Delivered | None]:
+    gaps = _gaps(state, command, view)
+    room = facts.policy.result_bytes_max - RESULT_FRAME_BYTES - len(json.encode([gaps, expired]))
+    messages = list(islice(_fitting(_merged(state, view), room), command.count))
+    waiting = _waiting(state, view)
+    if not (messages or gaps or expired):
+        return ReceiveResult(more=waiting), None
+    more = waiting - len(messages)
+    # Everything was handed out: what is left in the channels is the identity's own, and lies behind it now.
+    through = messages[-1][0] if more else state.last_seq
+    delivered = Delivered(
+        as_=command.as_,
+        token=facts.token,
+        ends=_ends(state, view, through if messages else 0),
+        include_own=command.include_own,
+        gaps=gaps or UNSET,
+        expired=expired or UNSET,
+    )
+    handed = tuple((seq, channel) for seq, channel, _ in messages)
+    return ReceiveResult(facts.token, handed, more, gaps=tuple(gaps), expired=tuple(expired)), delivered
+
+
+def _merged(state: State, view: _View) -> Iterator[tuple[int, str, int]]:
+    """(seq, channel, line bytes) of everything in the view, by seq.
+
+    A message's line bounds what it takes in a result: the frame of the line (pid, type, hash) outweighs what a result
+    adds (age, addressed, memory_id, revision).
+    """
+    return heapq.merge(
+        *(_candidates(state.channels[channel], cursor, view.own) for channel, cursor in view.cursors.items())
+    )
+
+
+def _candidates(channel: Channel, cursor: int, own: int | None) -> Iterator[tuple[int, str, int]]:
+    retained = channel.retained
+    for index in retained.walk(cursor, without=own):
+        yield retained.seqs[index], channel.name, retained.line_bytes(index)
+
+
+def _fitting(candidates: Iterator[tuple[int, str, int]], room: int) -> Iterator[tuple[int, str, int]]:
+    """As many as fit into ``room`` bytes; the first always, or it could never be delivered."""
+    used = 0
+    for candidate in candidates:
+        if used and used + candidate[2] > room:
+            return
+        used += candidate[2]
+        yield candidate
+
+
+def _gaps(state: State, command: Receive, view: _View) -> list[Gap]:
+    """The gaps of the view's subscriptions that the acked batch has not told already."""
+    told = view.behind.gaps if view.behind else []
+    mine = state.subscriptions.get(command.as_, {})
+    fresh = [gap for channel in view.cursors for gap in mine[channel].gaps if gap not in told]
+    return fresh[:NOTICES_MAX]
+
+
+def _ends(state: State, view: _View, through: int) -> dict[str, int]:
+    """For each channel in which something was handed out or passed over, the highest seq of it."""
+    ends = {channel: state.channels[channel].retained.last_before(through + 1) for channel in view.cursors}
+    return {channel: end for channel, end in ends.items() if end > view.cursors[channel]}
+
+
+def _again(state: State, command: Receive, batch: Batch, *, ignored: bool) -> ReceiveResult:
+    """The pending batch as it was; what was evicted, replaced or deleted since is left out and named as a gap."""
+    view = _view(state, command, None, batch, set())
+    if command.count == 0:
+        return ReceiveResult(more=_waiting(state, view) + len(batch.messages), ack_ignored=ignored)
+    left: list[tuple[int, str]] = []
+    gaps = list(batch.gaps)
+    for seq, channel in batch.messages:
+        if state.channels[channel].retained.find(seq) is not None:
+            left.append((seq, channel))
+        else:
+            cause = "superseded or deleted" if state.channels[channel].kind == MEMORY else "retention"
+            gaps.append(Gap(channel=channel, from_=seq, to=seq, count=1, cause=cause))
+    return ReceiveResult(
+        batch.token,
+        tuple(left),
+        _waiting(state, view),
+        redelivered=True,
+        ack_ignored=ignored,
+        gaps=tuple(gaps),
+        expired=tuple(batch.expired),
+    )
+
+
+def _active_is_due(state: State, identity: str, facts: Facts) -> bool:
+    """Whether an empty receive must renew the idle clock; it writes a line for that at most once an hour."""
+    mine = state.subscriptions.get(identity)
+    if not mine:
+        return False
+    return facts.time_ms - min(subscription.active_ms for subscription in mine.values()) >= ACTIVE_INTERVAL_MS

@@ -1,0 +1,343 @@
+"""The fold: the only code that changes a ``State``. Pure: no files, no clock.
+
+The same ``fold`` takes in a process's own commits and everybody else's, so live and replayed state cannot differ. It
+never refuses: what a command may do was decided before its events were written. An event about something that is not
+there is a fault of the journal (``FoldError``), unless a ``lost`` line before it may have taken that something away:
+then it is counted in ``State.orphans``.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from msgspec import UNSET, Struct
+
+from agentbus import events as ev
+from agentbus.addressing import Identities
+from agentbus.limits import RECEIPT_AGE_MS_MAX
+from agentbus.retained import Retained
+from agentbus.state import Batch, Channel, Memory, Receipt, Session, State, Subscription, addressed_by
+from journal import Commit, Place, parse_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from agentbus.events import AnyEvent
+
+
+class FoldError(Exception):
+    """A verified line holds an event that cannot have happened. ``cause`` names it."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(cause)
+        self.cause = cause
+
+
+def fold(state: State, commit: Commit, events: Sequence[AnyEvent]) -> None:
+    """Take one commit in.
+
+    Args:
+        state: folded up to the commit before.
+        commit: verified by the journal.
+        events: wire.decode(commit.events).
+
+    Raises:
+        FoldError: an event about something absent, with no lost line before; the State must not be used any more.
+    """
+    now = _Moment(commit.seq, _time_ms(commit.time), commit.time, commit.place)
+    state.last_seq = commit.seq
+    for event in events:
+        _APPLY[type(event)](state, event, now)
+
+
+class _Moment(Struct, frozen=True, gc=False):
+    """When and where an event happened."""
+
+    seq: int
+    time_ms: int
+    time: str
+    place: Place
+
+
+def _time_ms(time: str) -> int:
+    """parse_time by way of the minute: a journal's lines lie close together, and parsing shows in a fold."""
+    return _minute_ms(time[:17]) + int(time[17:19]) * 1000 + int(time[20:23])
+
+
+@lru_cache(maxsize=8)
+def _minute_ms(minute: str) -> int:
+    return parse_time(minute + "00.000Z")
+
+
+def _absent(state: State, now: _Moment, cause: str) -> None:
+    """An event about something that is not there: an orphan after a lost line, else a fault of the journal."""
+    if not state.lost:
+        raise FoldError(cause)
+    state.orphans.append((now.seq, cause))
+
+
+def _nothing(state: State, event: AnyEvent, now: _Moment) -> None:
+    pass
+
+
+def _channel(state: State, name: str, now: _Moment) -> Channel:
+    channel = state.channels.get(name)
+    if channel is None:
+        _absent(state, now, f'channel "{name}" does not exist')
+        channel = state.channels[name] = Channel(name, ev.ORDINARY, Retained())
+    return channel
+
+
+def _channel_created(state: State, event: ev.ChannelCreated, now: _Moment) -> None:
+    if event.channel in state.channels:
+        _absent(state, now, f'channel "{event.channel}" exists already')
+        return
+    state.channels[event.channel] = Channel(event.channel, event.kind, Retained())
+
+
+def _registered(state: State, event: ev.Registered, now: _Moment) -> None:
+    held = state.sessions.get(event.as_)
+    again = held is not None and held.owner == event.owner
+    state.sessions[event.as_] = Session(
+        event.as_,
+        event.owner,
+        event.name,
+        event.parent or None,
+        event.context,
+        event.client or None,
+        held.registered_at if again and held else now.time,
+    )
+    state.identities.add(event.as_)
+    _renew(state, event.as_, now)
+
+
+def _ended(state: State, event: ev.Ended, now: _Moment) -> None:
+    held = state.sessions.get(event.as_)
+    if held is None or held.owner != event.owner:
+        _absent(state, now, f'"{event.as_}" has no session of owner {event.owner}')
+        return
+    del state.sessions[event.as_]
+
+
+def _subscribed(state: State, event: ev.Subscribed, now: _Moment) -> None:
+    _channel(state, event.channel, now)
+    mine = state.subscriptions.setdefault(event.as_, {})
+    state.identities.add(event.as_)
+    if event.channel not in mine:
+        mine[event.channel] = Subscription(event.cursor, now.time_ms)
+    mine[event.channel].active_ms = now.time_ms
+
+
+def _subscription(state: State, identity: str, channel: str, now: _Moment) -> Subscription | None:
+    subscription = state.subscriptions.get(identity, {}).get(channel)
+    if subscription is None:
+        _absent(state, now, f'"{identity}" is not subscribed to "{channel}"')
+    return subscription
+
+
+def _unsubscribed(state: State, event: ev.Unsubscribed, now: _Moment) -> None:
+    if _subscription(state, event.as_, event.channel, now) is None:
+        return
+    del state.subscriptions[event.as_][event.channel]
+    if not state.subscriptions[event.as_]:
+        del state.subscriptions[event.as_]
+    batch = state.batches.get(event.as_)
+    if batch is None:
+        return
+    batch.ends.pop(event.channel, None)
+    batch.messages = [entry for entry in batch.messages if entry[1] != event.channel]
+    batch.gaps = [gap for gap in batch.gaps if gap.channel != event.channel]
+    if not (batch.ends or batch.gaps or batch.expired):
+        del state.batches[event.as_]
+
+
+def _posted(state: State, event: ev.Posted, now: _Moment) -> None:
+    channel = state.channels.get(event.channel) or _channel(state, event.channel, now)
+    seq = now.seq
+    reply_to = None if event.reply_to is UNSET else event.reply_to
+    if reply_to is not None or "@" in event.content:
+        _address(state, event.as_, event.content, reply_to, seq)
+    _retain(state, channel, event.as_, now)
+    if channel.kind == ev.MEMORY:
+        state.memories[seq] = Memory(seq, event.channel, seq, 1)
+        _keep_receipt(state, event, now, seq, 1)
+    elif event.key is not UNSET:
+        _keep_receipt(state, event, now, None, None)
+
+
+def _address(state: State, author: str, content: str, reply_to: int | None, seq: int) -> None:
+    if reply_to is not None:
+        state.replies[seq] = reply_to
+    addressed = addressed_by(state, author, content, reply_to)
+    if addressed:
+        state.addressed[seq] = addressed
+
+
+def _retain(state: State, channel: Channel, author: str, now: _Moment) -> None:
+    channel.retained.append(now.seq, state.identities.add(author), now.time_ms, now.place)
+    channel.last_seq = now.seq
+
+
+def _keep_receipt(state: State, event: ev.Keyed, now: _Moment, memory_id: int | None, revision: int | None) -> None:
+    if event.key is UNSET:
+        return
+    for old, receipt in list(state.receipts.items()):
+        # Oldest first. One that a clock stepping back left out of order only waits for its elders.
+        if now.time_ms - receipt.time_ms <= RECEIPT_AGE_MS_MAX:
+            break
+        del state.receipts[old]
+    key = (event.as_, event.key)
+    state.receipts.pop(key, None)
+    state.receipts[key] = Receipt(now.time_ms, ev.payload_digest(event), now.seq, memory_id, revision)
+
+
+def _memory_edited(state: State, event: ev.MemoryEdited, now: _Moment) -> None:
+    memory = state.memories.get(event.id)
+    if memory is None:
+        _absent(state, now, f"memory {event.id} does not exist")
+        return
+    channel = state.channels[memory.channel]
+    _address(state, event.as_, event.content, None, now.seq)
+    _forget(state, channel, memory.seq)
+    _retain(state, channel, event.as_, now)
+    state.revised.pop(memory.seq, None)
+    state.revised[now.seq] = memory.id
+    memory.seq = now.seq
+    memory.revision = event.replaces + 1
+    _keep_receipt(state, event, now, memory.id, memory.revision)
+
+
+def _memory_deleted(state: State, event: ev.MemoryDeleted, now: _Moment) -> None:
+    memory = state.memories.pop(event.id, None)
+    if memory is None:
+        _absent(state, now, f"memory {event.id} does not exist")
+        return
+    _forget(state, state.channels[memory.channel], memory.seq)
+    state.revised.pop(memory.seq, None)
+    _keep_receipt(state, event, now, memory.id, memory.revision)
+
+
+def _forget(state: State, channel: Channel, seq: int) -> None:
+    channel.retained.remove(seq)
+    state.addressed.pop(seq, None)
+    state.replies.pop(seq, None)
+
+
+def _delivered(state: State, event: ev.Delivered, now: _Moment) -> None:
+    own = None if event.include_own else state.identities.find(event.as_)
+    messages: list[tuple[int, str]] = []
+    for name, end in event.ends.items():
+        subscription = _subscription(state, event.as_, name, now)
+        if subscription is not None:
+            messages += _between(state.channels[name], subscription.cursor, end, own)
+    messages.sort()
+    gaps = [] if event.gaps is UNSET else event.gaps
+    expired = [] if event.expired is UNSET else event.expired
+    state.batches[event.as_] = Batch(event.token, dict(event.ends), messages, list(gaps), list(expired))
+    _renew(state, event.as_, now)
+
+
+def _between(channel: Channel, cursor: int, end: int, own: int | None) -> Iterator[tuple[int, str]]:
+    seqs = channel.retained.seqs
+    for index in channel.retained.walk(cursor, without=own):
+        if seqs[index] > end:
+            return
+        yield seqs[index], channel.name
+
+
+def _acked(state: State, event: ev.Acked, now: _Moment) -> None:
+    batch = state.batches.get(event.as_)
+    if batch is None or batch.token != event.token:
+        _absent(state, now, f'"{event.as_}" has no pending batch {event.token}')
+        return
+    del state.batches[event.as_]
+    mine = state.subscriptions.get(event.as_, {})
+    for channel, end in batch.ends.items():
+        if channel in mine:
+            mine[channel].cursor = max(mine[channel].cursor, end)
+    for gap in batch.gaps:
+        if gap.channel in mine and gap in mine[gap.channel].gaps:
+            mine[gap.channel].gaps.remove(gap)
+    _renew(state, event.as_, now)
+
+
+def _acked_all(state: State, event: ev.AckedAll, now: _Moment) -> None:
+    state.batches.pop(event.as_, None)
+    mine = state.subscriptions.get(event.as_)
+    if mine is None:
+        _absent(state, now, f'"{event.as_}" has no subscription')
+        return
+    for subscription in mine.values():
+        subscription.cursor = max(subscription.cursor, event.before - 1)
+        subscription.gaps = [gap for gap in subscription.gaps if gap.to >= event.before]
+
+
+def _active(state: State, event: ev.Active, now: _Moment) -> None:
+    _renew(state, event.as_, now)
+
+
+def _renew(state: State, identity: str, now: _Moment) -> None:
+    for subscription in state.subscriptions.get(identity, {}).values():
+        subscription.active_ms = now.time_ms
+
+
+def _evicted(state: State, event: ev.Evicted, now: _Moment) -> None:
+    channel = _channel(state, event.channel, now)
+    retained = channel.retained
+    for identity, mine in state.subscriptions.items():
+        if channel.name in mine:
+            _note_evicted(state, identity, channel, event.before)
+    for index in range(retained.first_after(event.before - 1)):
+        state.addressed.pop(retained.seqs[index], None)
+        state.replies.pop(retained.seqs[index], None)
+    retained.remove_before(event.before)
+
+
+def _note_evicted(state: State, identity: str, channel: Channel, before: int) -> None:
+    """A gap for what this identity was never handed: above its cursor and its pending batch, its own left out."""
+    subscription = state.subscriptions[identity][channel.name]
+    batch = state.batches.get(identity)
+    handed = batch.ends.get(channel.name, 0) if batch else 0
+    after = max(subscription.cursor, handed)
+    seqs = [seq for seq, _ in _between(channel, after, before - 1, state.identities.find(identity))]
+    if seqs:
+        subscription.gaps.append(ev.Gap(channel.name, seqs[0], seqs[-1], len(seqs), "retention"))
+
+
+def _reset(state: State, event: ev.Reset, now: _Moment) -> None:  # noqa: ARG001  # one shape for all of _APPLY
+    state.channels = {made.channel: Channel(made.channel, made.kind, Retained()) for made in ev.DEFAULT_CHANNELS}
+    state.sessions, state.subscriptions, state.batches = {}, {}, {}
+    state.memories, state.receipts, state.identities = {}, {}, Identities()
+    state.replies, state.addressed, state.revised = {}, {}, {}
+    state.resets += 1
+
+
+def _lost(state: State, event: ev.Lost, now: _Moment) -> None:  # noqa: ARG001  # one shape for all of _APPLY
+    state.lost = True
+    state.last_seq = event.last
+    for mine in state.subscriptions.values():
+        for channel, subscription in mine.items():
+            if subscription.cursor < event.last:
+                subscription.gaps.append(ev.Gap(channel, event.first, event.last, cause=event.reason))
+
+
+_APPLY: dict[type[AnyEvent], Callable[[State, Any, _Moment], None]] = {
+    ev.SegmentOpened: _nothing,
+    ev.ChannelCreated: _channel_created,
+    ev.Registered: _registered,
+    ev.Ended: _ended,
+    ev.Subscribed: _subscribed,
+    ev.Unsubscribed: _unsubscribed,
+    ev.Posted: _posted,
+    ev.MemoryEdited: _memory_edited,
+    ev.MemoryDeleted: _memory_deleted,
+    ev.Delivered: _delivered,
+    ev.Acked: _acked,
+    ev.AckedAll: _acked_all,
+    ev.Active: _active,
+    ev.Evicted: _evicted,
+    ev.Reset: _reset,
+    ev.Lost: _lost,
+    ev.Repaired: _nothing,
+}

@@ -1,0 +1,72 @@
+"""Every fixed bound of the bus, unit last in its name, with its reason. Pure; what a user may move is in config.py."""
+
+from __future__ import annotations
+
+NAME_BYTES_MAX = 128
+"""One identity, channel or label: room for any branch name, short enough for one line of a listing."""
+
+DISPLAY_NAME_BYTES_MAX = 1024
+"""A display name with parents and suffix: eight levels of the longest names."""
+
+ERROR_VALUE_CHARS_MAX = 200
+"""How much of a refused value an error repeats: enough to recognise it, never a body."""
+
+COMMAND_DEADLINE_S = 5.0
+"""From the start of a call to ``busy``, over every wait for locks: well under a tool's 10 s."""
+
+CATCH_UP_LINES_MAX = 1000
+"""How many lines of other writers are folded under the writer lock; who is further behind lets go and reads first."""
+
+REQUEST_BYTES_MAX = 16 << 20
+"""One request line on stdin: far above any legal call, so that only a broken client meets it."""
+
+CALLS_IN_FLIGHT_MAX = 64
+"""Worker threads of one server: above the 50 concurrent calls we promise; further calls queue."""
+
+METADATA_ENTRIES_MAX = 64
+"""Entries of a message's metadata: a few tags, not a document."""
+
+KEY_BYTES_MAX = 256
+"""An idempotency key: a UUID, a hash, or a readable sentence."""
+
+QUERY_CHARS_MAX = 1000
+"""A search query: a few words, or one pasted error message."""
+
+FILTER_ENTRIES_MAX = 1000
+"""Channels named in one receive."""
+
+CHANNELS_MAX = 10_000
+"""Channels of one bus: far above use, so that a runaway agent cannot fill every list."""
+
+LIST_ENTRIES_MAX = 500
+"""Rows of list_channels and discover before ``truncated``."""
+
+HISTORY_COUNT_MAX = 1000
+"""Messages asked for in one history or search; ``result_kib`` cuts earlier."""
+
+RECEIPT_AGE_MS_MAX = 24 * 3600 * 1000
+"""How long the projection remembers an idempotency key: the largest ``receipt_retention_minutes``."""
+
+ACTIVE_INTERVAL_MS = 3600 * 1000
+"""At most one ``active`` event an hour: an idle agent that polls writes 24 lines a day."""
+
+WAIT_SLICE_S = 15.0
+"""A waiting receive reports progress at least this often; clients give up at 60 s without it."""
+
+SNIPPET_CHARS = 160
+"""Text around a search hit: two lines of a terminal."""
+
+NEAREST_NAMES_MAX = 3
+"""Names offered when one is misspelt."""
+
+SUFFIX_TRIES_MAX = 10_000
+"""Live sessions that may hold one name, suffixes counted; more is a runaway launcher."""
+
+NOTICES_MAX = 50
+"""Gaps, and expired subscriptions, in one batch; the rest comes with the next one."""
+
+RESULT_FRAME_BYTES = 1024
+"""Room kept in a result for what is not messages: token, instruction, counts."""
+
+SEARCH_TIME_S = 8.0
+"""How long a search may read bodies before it says that it must be narrowed: no tool may take 10 s."""

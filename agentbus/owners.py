@@ -1,0 +1,151 @@
+"""Which server processes are alive: a kernel lock that each one holds, not a heartbeat, a pid or a time-out.
+
+An owner is a random token made at process start. Its file ``<data>/owners/<owner>.lock`` is locked as long as the
+process lives; the kernel lets go when it dies, however it dies. Who asks opens the file and tries a shared lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import weakref
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+    from pathlib import Path
+
+_OWNER = re.compile(r"[0-9a-f]{24}")
+_SUFFIX = ".lock"
+
+
+class Owners:
+    """This process as an owner, and its view of the others.
+
+    Attributes:
+        token: this process's owner token; 24 hex characters.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        """``directory`` is ``<data>/owners``; it is made at the first ``hold``."""
+        self.token = secrets.token_hex(12)
+        self._directory = directory
+        self._fd = -1
+        # A forked child shares the lock with us and must not keep it when we die. Weakly: a hook is never taken back.
+        forget = weakref.WeakMethod(self.release)
+        os.register_at_fork(after_in_child=lambda: (release := forget()) and release())
+
+    def hold(self) -> None:
+        """Make sure this process's own file is at its path and locked: others judge us by it.
+
+        Raises:
+            OSError: it cannot be made.
+        """
+        if self._fd >= 0 and self._at_path():
+            return
+        self.release()
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Locked under another name first: nobody may ever find it at its path without its lock.
+        temporary = self._directory / f"{self.token}.new"
+        fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            os.fchmod(fd, 0o600)
+            os.write(fd, json.dumps(_facts_of_process()).encode())
+            _lock(fd, shared=False)
+            os.rename(temporary, self._path(self.token))
+        except BaseException:
+            os.close(fd)
+            raise
+        self._fd = fd
+
+    def _at_path(self) -> bool:
+        try:
+            there = os.stat(self._path(self.token))
+        except FileNotFoundError:
+            return False
+        own = os.fstat(self._fd)
+        return (there.st_dev, there.st_ino) == (own.st_dev, own.st_ino)
+
+    def lives(self, owner: str) -> bool:
+        """Whether the process behind an owner token lives. An owner without a file is gone."""
+        if owner == self.token:
+            return True
+        if not _OWNER.fullmatch(owner):
+            return False
+        try:
+            fd = os.open(self._path(owner), os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            return not _lock(fd, shared=True)
+        finally:
+            os.close(fd)
+
+    def gone(self, owners: Iterable[str]) -> frozenset[str]:
+        """Those of the owners whose process lives no more."""
+        return frozenset(owner for owner in set(owners) if not self.lives(owner))
+
+    def living(self) -> list[dict[str, object]]:
+        """What each live owner's file says of it: owner, pid, and its parent's pid; for people."""
+        found = []
+        for owner in self._listed():
+            if self.lives(owner):
+                with contextlib.suppress(OSError, ValueError):  # gone or half-written since: then it does not live yet
+                    found.append({"owner": owner, **json.loads(self._path(owner).read_bytes())})
+        return found
+
+    def sweep(self, keep: Collection[str]) -> None:
+        """Unlink the files of owners that are gone and not in ``keep``. Only under the writer lock."""
+        for owner in self._listed():
+            if owner not in keep and not self.lives(owner):
+                self._path(owner).unlink(missing_ok=True)
+
+    def _listed(self) -> list[str]:
+        try:
+            names = os.listdir(self._directory)
+        except FileNotFoundError:
+            return []
+        return sorted(name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX))
+
+    def release(self) -> None:
+        """Let go: from here on this process counts as gone. Its file is left for the next sweep."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _path(self, owner: str) -> Path:
+        return self._directory / (owner + _SUFFIX)
+
+
+def _lock(fd: int, *, shared: bool) -> bool:
+    """Try to lock without waiting; false if another process holds it."""
+    import portalocker  # noqa: PLC0415  # half of the start-up budget by itself; needed at the first register only
+
+    kind = portalocker.LockFlags.SHARED if shared else portalocker.LockFlags.EXCLUSIVE
+    try:
+        portalocker.lock(fd, kind | portalocker.LockFlags.NON_BLOCKING)
+    except portalocker.AlreadyLocked:
+        return False
+    return True
+
+
+def _facts_of_process() -> dict[str, object]:
+    parent = os.getppid()
+    return {
+        "pid": os.getpid(),
+        "started": _start_of(os.getpid()),
+        "parent": parent,
+        "parent_started": _start_of(parent),
+    }
+
+
+def _start_of(pid: int) -> str | None:
+    """When a process began, as its kernel counts; with the pid it names a process for good. None where unknown."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stat:  # not a user's path
+            return stat.read().rsplit(")", 1)[1].split()[19]
+    except (OSError, IndexError):
+        return None

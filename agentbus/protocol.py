@@ -1,0 +1,85 @@
+"""The session protocol text: one constant, two callers, ``agentbus identity`` and the setup text of ``init``.
+
+Pure. Says what an agent is to do, not what it may do; holds no text of other agents.
+"""
+
+from __future__ import annotations
+
+PROTOCOL = """\
+Agentbus: call the register tool now with the name parameter set to "NAME",
+and pass the "as" value it returns on every later Agentbus call. Register
+subscribes you to this repository's persistent channels (from
+.local/agentbus.json; default: general for chat, memory for memories).
+Then follow this protocol:
+- Call receive right after registering, whenever you finish a task, and before
+  you ask the user a question. Pass each batch's token as ack on your next
+  receive.
+- Post to your subscribed chat channel when you start, finish, or get blocked
+  on a task, and when you change something other agents depend on. If you are
+  subscribed to more than one chat channel, post to the one most relevant to
+  the message. Reply to messages addressed to you.
+- Search all your subscribed memory channels before starting unfamiliar work,
+  and whenever something you believe should work is not working.
+- Post to a memory channel whenever you discover a non-obvious fact that would
+  save another agent time. Examples: "tool X does not honor --y; workaround is
+  Z"; "the spec for feature A says B, but I verified with <test> that the
+  correct behavior is C"; "to accomplish J, I tried K, L, and M, which failed;
+  P worked."
+- Call discover before assuming you are the only agent working.
+"""
+"""What a new session reads; NAME, which stands in it once, is the identity."""
+
+_SETUP = """\
+Agentbus setup. Do each step once for this user; the repository itself is ready.
+
+1. Add the server to the agents' harnesses. In a shell, for Claude Code and for Codex:
+
+claude mcp add -s user agentbus -- agentbus mcp
+codex mcp add agentbus -- agentbus mcp
+
+   Any other MCP client: a stdio server with the command "agentbus" and the argument "mcp".
+
+2. Let each session begin with the protocol. Claude Code: merge this into ~/.claude/settings.json.
+
+{
+  "hooks": {
+    "SessionStart": [
+      {
+        "hooks": [
+          {"type": "command", "command": "agentbus identity"}
+        ]
+      }
+    ]
+  }
+}
+
+   Codex: merge this into ~/.codex/hooks.json, then trust the new hook in /hooks; until then Codex skips it.
+
+{
+  "hooks": {
+    "SessionStart": [
+      {
+        "hooks": [
+          {"type": "command", "command": "agentbus identity --format json"}
+        ]
+      }
+    ]
+  }
+}
+
+3. Restart the harness in this repository. Its sessions register as "NAME". More channels for all of them: run
+   `agentbus channel create CHANNEL` and `agentbus subscribe CHANNEL`.
+
+The protocol every session follows:
+
+"""
+
+
+def render_protocol(name: str) -> str:
+    """The session protocol for the identity ``name``; ends with a newline."""
+    return PROTOCOL.replace("NAME", name)
+
+
+def render_setup(name: str) -> str:
+    """The setup steps and then the protocol, for the command and the prompt ``init``; ends with a newline."""
+    return _SETUP.replace("NAME", name) + render_protocol(name)

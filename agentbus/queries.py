@@ -1,0 +1,180 @@
+"""Answers read from a State: what waits, which channels and sessions there are, pages, the auditor's view. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from agentbus.events import MEMORY
+from agentbus.state import unread_messages
+from journal import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from agentbus.state import Channel, Session, State
+
+
+def pending(state: State, identity: str) -> list[dict[str, Any]]:
+    """[{channel, count}] for each of the identity's channels with unread messages, unacked ones included."""
+    counted = [
+        {"channel": channel, "count": unread_messages(state, identity, channel)}
+        for channel in state.subscriptions.get(identity, {})
+    ]
+    return [row for row in counted if row["count"]]
+
+
+def channel_rows(state: State, identity: str | None = None) -> list[dict[str, Any]]:
+    """[{channel, kind, messages, last_seq}] by name; with an identity also whether it is ``subscribed``."""
+    rows = []
+    for name in sorted(state.channels):
+        row = _channel_row(state.channels[name])
+        if identity is not None:
+            row["subscribed"] = name in state.subscriptions.get(identity, {})
+        rows.append(row)
+    return rows
+
+
+def _channel_row(channel: Channel) -> dict[str, Any]:
+    return {
+        "channel": channel.name,
+        "kind": channel.kind,
+        "messages": len(channel.retained),
+        "last_seq": channel.last_seq,
+    }
+
+
+def live_sessions(state: State, gone: Collection[str]) -> list[Session]:
+    """Sessions whose owner lives, by identity; ``gone`` is the owners that do not."""
+    return [state.sessions[name] for name in sorted(state.sessions) if state.sessions[name].owner not in gone]
+
+
+def subscribers(state: State, channel: str, author: str) -> list[str]:
+    """Identities subscribed to the channel, its author left out."""
+    return [identity for identity, mine in state.subscriptions.items() if channel in mine and identity != author]
+
+
+class Located(msgspec.Struct, frozen=True, gc=False):
+    """A retained message or live revision: where its body lies, and what the State knows that the body does not."""
+
+    seq: int
+    channel: str
+    place: Place
+    memory: tuple[int, int] | None
+    addressed: tuple[str, ...]
+
+
+def located(state: State, channel: Channel, index: int) -> Located:
+    """The message at an index of a channel; ``memory`` is (id, revision) on a memory channel."""
+    seq = channel.retained.seqs[index]
+    memory = state.memory_at(seq) if channel.kind == MEMORY else None
+    return Located(
+        seq,
+        channel.name,
+        channel.retained.place(index),
+        (memory.id, memory.revision) if memory else None,
+        state.addressed.get(seq, ()),
+    )
+
+
+def locate(state: State, messages: Iterable[tuple[int, str]]) -> list[Located]:
+    """Those of the (seq, channel) messages that are retained."""
+    found = []
+    for seq, name in messages:
+        channel = state.channels[name]
+        index = channel.retained.find(seq)
+        if index is not None:
+            found.append(located(state, channel, index))
+    return found
+
+
+class Page(msgspec.Struct, frozen=True):
+    """Messages next to an anchor, oldest first; ``truncated``: there are more of them on the far side."""
+
+    messages: list[Located]
+    truncated: bool
+
+
+def history(
+    state: State, channel: Channel, *, before: int | None, after: int | None, count: int, bytes_max: int
+) -> Page:
+    """At most ``count`` messages whose lines take at most ``bytes_max`` together; the one next to the anchor always.
+
+    ``before`` and ``after`` are exclusive seqs. With ``after`` the page begins there and goes up; else it ends at
+    ``before``, or at the newest message, and goes down.
+    """
+    retained = channel.retained
+    start = 0 if after is None else retained.first_after(after)
+    stop = len(retained) if before is None else retained.first_after(before - 1)
+    upwards = after is not None
+    indexes = range(start, stop) if upwards else range(stop - 1, start - 1, -1)
+    found: list[Located] = []
+    for index in indexes[:count]:
+        bytes_max -= retained.line_bytes(index)
+        if found and bytes_max < 0:
+            break
+        found.append(located(state, channel, index))
+    return Page(found if upwards else found[::-1], truncated=len(found) < len(indexes))
+
+
+def oldest_unread_ms(state: State, identity: str, channel: str) -> int | None:
+    """The time of the oldest unread message, in ms since 1970 UTC; None if nothing is unread."""
+    subscription = state.subscriptions[identity][channel]
+    retained = state.channels[channel].retained
+    for index in retained.walk(subscription.cursor, without=state.identities.find(identity)):
+        return retained.times[index]
+    return None
+
+
+def canonical(state: State) -> dict[str, Any]:
+    """The State as auditors see it; each list sorted by its first keys."""
+    return {
+        "last_seq": state.last_seq,
+        "channels": channel_rows(state),
+        "sessions": [_session_row(state.sessions[name]) for name in sorted(state.sessions)],
+        "subscriptions": [
+            {
+                "as": identity,
+                "channel": channel,
+                "cursor": state.subscriptions[identity][channel].cursor,
+                "unread": unread_messages(state, identity, channel),
+            }
+            for identity in sorted(state.subscriptions)
+            for channel in sorted(state.subscriptions[identity])
+        ],
+        "batches": [
+            {"as": identity, "token": state.batches[identity].token, "ends": state.batches[identity].ends}
+            for identity in sorted(state.batches)
+        ],
+        "memories": [_memory_row(state, number) for number in sorted(state.memories)],
+    }
+
+
+def encode_canonical(state: State) -> bytes:
+    """canonical() as one line of JSON: keys sorted, compact, UTF-8, without a line end."""
+    return msgspec.json.encode(canonical(state), order="deterministic")
+
+
+def _session_row(session: Session) -> dict[str, Any]:
+    row = {
+        "as": session.as_,
+        "name": session.name,
+        "owner": session.owner,
+        "context": session.context,
+        "registered_at": session.registered_at,
+    }
+    if session.parent is not None:
+        row["parent"] = session.parent
+    return row
+
+
+def _memory_row(state: State, number: int) -> dict[str, Any]:
+    memory = state.memories[number]
+    return {
+        "id": memory.id,
+        "channel": memory.channel,
+        "seq": memory.seq,
+        "revision": memory.revision,
+        "from": state.author_of(memory.id),
+    }

@@ -1,0 +1,44 @@
+"""Every anticipated failure as the envelope a caller sees: {"code", "message", "retryable"}. Pure.
+
+What the rules refuse (BusError) carries its code already; what the journal meets (JournalError) gets it here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import journal
+from agentbus import errors
+from agentbus.errors import BusError
+
+
+def render_error(error: BusError | journal.JournalError) -> dict[str, Any]:
+    """The envelope of a failure; the message ends with the next step."""
+    if isinstance(error, BusError):
+        return {"code": error.code, "message": error.message, "retryable": error.retryable}
+    code, next_step, retryable = _MEANINGS.get(type(error), (errors.INTERNAL, "see agentbus.log", False))
+    return {"code": code, "message": f"{error}: {next_step}", "retryable": retryable}
+
+
+def unsynced(error: journal.UnsyncedError, *, retryable: bool) -> BusError:
+    """The refusal for a call whose outcome is unknown; retryable if doing it twice is the same as doing it once."""
+    return BusError(errors.UNSYNCED, f"{error}: {'call again' if retryable else _LOOK_FIRST}", retryable=retryable)
+
+
+_LOOK_FIRST = "look whether it took effect before you call again, and pass an idempotency_key"
+
+_MEANINGS: dict[type[journal.JournalError], tuple[str, str, bool]] = {
+    journal.BusyError: (errors.BUSY, "call again", True),
+    journal.TooLargeError: (errors.VALIDATION, "send less at once", False),
+    journal.UnwritableError: (errors.CAPACITY_EXHAUSTED, "make room or mend it, then call again", True),
+    journal.UnsyncedError: (errors.UNSYNCED, _LOOK_FIRST, False),
+    journal.CorruptError: (
+        errors.CORRUPT,
+        "run `agentbus replay --verify`; nothing is written until it is repaired",
+        False,
+    ),
+    journal.UnsupportedError: (errors.UNSUPPORTED, "restart this session with the newer agentbus", False),
+    journal.UnusableError: (errors.INTERNAL, "see data_directory in the settings", False),
+    journal.ReplacedError: (errors.BUSY, "call again", True),
+}
+"""Error class -> (code, next step, retryable)."""

@@ -1,0 +1,152 @@
+"""Result objects as tools answer them: messages, memories, and how old they are in words. Pure.
+
+A peer's text is always a JSON string value here; who wrote it, when and under which seq stand outside of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from agentbus.events import MemoryEdited, Posted
+from agentbus.queries import Located
+from journal import format_time, parse_time
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from agentbus.commands import ReceiveResult
+    from agentbus.search import Match, Scope
+    from agentbus.state import Session
+
+
+class Body(Struct, frozen=True, gc=False):
+    """A message or memory revision: where it stands, and what its line in the journal says."""
+
+    at: Located
+    time: str
+    event: Posted | MemoryEdited
+
+
+def encoded_bytes(result: object) -> int:
+    """How many UTF-8 bytes a result's text takes."""
+    return len(msgspec.json.encode(result))
+
+
+def age(time: str, now_ms: int) -> str:
+    """How long ago a time was, in the largest unit that fits: "now", "3 min", "5 h", "2 d". Never negative."""
+    seconds = max(0, now_ms - parse_time(time)) // 1000
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
+        if seconds >= length:
+            return f"{seconds // length} {unit}"
+    return "now"
+
+
+def message(body: Body, now_ms: int, reader: str) -> dict[str, Any]:
+    """A message as receive and history show it to ``reader``; a memory's id and revision stand in front."""
+    record: dict[str, Any] = {}
+    if body.at.memory is not None:
+        record["memory_id"], record["revision"] = body.at.memory
+    record |= {
+        "seq": body.at.seq,
+        "channel": body.at.channel,
+        "from": body.event.as_,
+        "context": body.event.context,
+        "time": body.time,
+        "age": age(body.time, now_ms),
+        "content": body.event.content,
+    }
+    if reader in body.at.addressed:
+        record["addressed"] = True
+    return record | optional_fields(body.event)
+
+
+def memory(body: Body, now_ms: int) -> dict[str, Any]:
+    """A memory as get_memory shows it."""
+    assert body.at.memory is not None  # noqa: S101  # the caller located a live revision
+    number, revision = body.at.memory
+    return {
+        "id": number,
+        "channel": body.at.channel,
+        "seq": body.at.seq,
+        "revision": revision,
+        "from": body.event.as_,
+        "time": body.time,
+        "age": age(body.time, now_ms),
+        "content": body.event.content,
+        **optional_fields(body.event),
+    }
+
+
+def optional_fields(event: Posted | MemoryEdited) -> dict[str, Any]:
+    """label, reply_to and metadata, where they are set."""
+    fields: dict[str, object] = {"label": event.label, "metadata": event.metadata}
+    if isinstance(event, Posted):
+        fields["reply_to"] = event.reply_to
+    return {name: value for name, value in fields.items() if value is not UNSET}
+
+
+def hit(body: Body, match: Match, now_ms: int) -> dict[str, Any]:
+    """A search hit: where it is and what it looks like, not its whole text."""
+    record: dict[str, Any] = {}
+    if body.at.memory is not None:
+        record["memory_id"], record["revision"] = body.at.memory
+    return record | {
+        "seq": body.at.seq,
+        "channel": body.at.channel,
+        "from": body.event.as_,
+        "time": body.time,
+        "age": age(body.time, now_ms),
+        "snippet": match.snippet,
+        "score": match.score,
+    }
+
+
+def searched(channels: list[str], scope: Scope) -> dict[str, Any]:
+    """Where a search looked; ``since`` and ``until`` are null where it had no such bound."""
+    since, until = (None if ms is None else format_time(ms) for ms in (scope.since_ms, scope.until_ms))
+    return {"channels": channels, "since": since, "until": until}
+
+
+def session(held: Session) -> dict[str, Any]:
+    """A session as discover shows it."""
+    record = {"as": held.as_, "context": held.context, "registered_at": held.registered_at}
+    return record if held.client is None else record | {"client": held.client}
+
+
+def receive(result: ReceiveResult, messages: list[dict[str, Any]], *, ack_ignored: bool) -> dict[str, Any]:
+    """What receive answers. Without a token there is nothing to ack. ``ack_ignored`` is that of the call's own ack."""
+    record: dict[str, Any] = {"messages": messages}
+    if result.token is not None:
+        record["token"] = result.token
+    if result.redelivered:
+        record["redelivered"] = True
+    if ack_ignored:
+        record["ack_ignored"] = True
+    if result.gaps:
+        record["gaps"] = msgspec.to_builtins(result.gaps)
+    if result.expired:
+        record["expired"] = msgspec.to_builtins(result.expired)
+    record["more"] = result.more
+    record["instruction"] = _instruction(result)
+    return record
+
+
+def _instruction(result: ReceiveResult) -> str:
+    if result.token is None:
+        return "Nothing to ack."
+    more = "; more messages wait" if result.more else ""
+    return f'Pass "{result.token}" as ack on your next receive{more}.'
+
+
+def fit(rows: Collection[dict[str, Any]], bytes_max: int) -> tuple[list[dict[str, Any]], bool]:
+    """The first rows that fit into a result of ``bytes_max`` bytes (one always does), and whether any were cut off."""
+    kept: list[dict[str, Any]] = []
+    for row in rows:
+        bytes_max -= encoded_bytes(row) + 1
+        if kept and bytes_max < 0:
+            return kept, True
+        kept.append(row)
+    return kept, False

@@ -1,0 +1,129 @@
+"""What a door serves: the tool table, the bus and the texts, each brought in when it is first asked for.
+
+A client waits a few dozen milliseconds for ``initialize``: nothing heavy is imported before a method here is
+called that needs it. It knows no protocol.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+
+from agentbus.protocol import render_protocol, render_setup
+from agentbus.repoconfig import identity
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Protocol
+
+    from agentbus.bus import Control
+    from agentbus.errors import BusError
+    from agentbus.host import Host
+    from agentbus.log import Log
+    from agentbus.tools import Tool
+    from journal import JournalError
+
+    class Table(Protocol):
+        """agentbus/tools.py, or another table that is served the same way."""
+
+        TOOLS: tuple[Tool, ...]
+
+        def call(self, name: str, raw: dict[str, Any], host: Host, control: Control, /) -> dict[str, Any]:
+            """One call of one tool."""
+
+        def render_error(self, error: BusError | JournalError, /) -> dict[str, Any]:
+            """The envelope of a failure."""
+
+
+class Service:
+    """One table and one host, for one client, in the working directory of this process.
+
+    Args:
+        load_table: imports the table; called by several threads, and again.
+        open_host: opens the host and its log for a client of that name. Its refusals are not kept: whoever
+            corrects the settings need not restart the server.
+    """
+
+    def __init__(self, load_table: Callable[[], Table], open_host: Callable[[str | None], tuple[Host, Log]]) -> None:
+        self.table = load_table
+        self._open_host = open_host
+        self._opened: tuple[Host, Log] | None = None
+        self._opening = threading.Lock()
+
+    def host(self, client: str | None) -> Host:
+        """The host; opened by the first who asks.
+
+        Raises:
+            BusError: validation; the settings are wrong.
+            JournalError: the data directory cannot be used.
+        """
+        with self._opening:
+            if self._opened is None:
+                self._opened = self._open_host(client)
+            return self._opened[0]
+
+    def close(self, deadline: float) -> None:
+        """End the sessions of this process, if that can be done by ``deadline`` (monotonic). Never raises."""
+        if self._opened is None:
+            return
+        try:
+            self._opened[0].close(deadline)
+        except Exception as error:  # noqa: BLE001  # the outermost shell of a process that ends anyway
+            self.report("close", error)
+
+    def instructions(self) -> str:
+        """The session protocol, with this directory's identity."""
+        return render_protocol(identity(_directory())[0])
+
+    def setup_text(self) -> str:
+        """The setup steps and the session protocol, with this directory's identity."""
+        return render_setup(identity(_directory())[0])
+
+    def complain(self, text: str) -> None:
+        """Tell whoever reads stderr, mostly a harness's log, what keeps this server from working."""
+        sys.stderr.write(f"agentbus: {text}\n")
+
+    def report(self, where: str, error: Exception) -> None:
+        """Log what failed and where, without the error's own words: they may quote a message."""
+        import traceback  # noqa: PLC0415  # a quarter of the start-up budget, for what should never happen
+
+        kind = type(error).__name__
+        if self._opened is None:
+            self.complain(f"{kind} in {where}")
+        else:
+            frames = "".join(traceback.format_tb(error.__traceback__))
+            self._opened[1].error("failed", where=where, error=kind, traceback=frames)
+
+
+def _directory() -> str:
+    try:
+        return os.getcwd()
+    except OSError:  # it is gone; what is asked of its repository file then has no answer
+        return "/"
+
+
+def from_settings(config_path: str | None) -> Service:
+    """The service of ``agentbus mcp``: the table of agentbus/tools.py on the user's bus.
+
+    Args:
+        config_path: the settings file that ``--config`` names; None for the usual one.
+    """
+
+    def open_host(client: str | None) -> tuple[Host, Log]:
+        from agentbus import config, host, log  # noqa: PLC0415  # heavy
+
+        settings = config.load(config_path, os.environ)
+        return (
+            host.open_host(settings, _directory(), client),
+            log.open_log(settings.data_directory, settings.log_level),
+        )
+
+    return Service(_load_table, open_host)
+
+
+def _load_table() -> Table:
+    from agentbus import tools  # noqa: PLC0415  # heavy
+
+    return tools

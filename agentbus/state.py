@@ -1,0 +1,137 @@
+"""The projection: what the bus knows after a commit. Pure: no files, no clock, and nothing here changes a State.
+
+The fold (fold.py) is the only code that writes to one; the rules (decide/) and the answers (queries.py) read it.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+from agentbus.addressing import Identities
+from agentbus.events import ChannelKind, Expired, Gap
+from agentbus.retained import Retained
+
+
+class Channel(Struct):
+    """One channel. ``last_seq`` is that of the last message ever posted on it, 0 if there was none."""
+
+    name: str
+    kind: ChannelKind
+    retained: Retained
+    last_seq: int = 0
+
+
+class Session(Struct, frozen=True):
+    """A live identity and the owner that holds it. ``registered_at`` is RFC 3339."""
+
+    as_: str
+    owner: str
+    name: str
+    parent: str | None
+    context: str
+    client: str | None
+    registered_at: str
+
+
+class Subscription(Struct):
+    """(identity, channel): everything up to ``cursor`` is acknowledged. ``active_ms`` is its idle clock."""
+
+    cursor: int
+    active_ms: int
+    gaps: list[Gap] = field(default_factory=list)
+
+
+class Batch(Struct):
+    """What one receive handed out and nobody has acked: ``messages`` is (seq, channel) in the order shown."""
+
+    token: str
+    ends: dict[str, int]
+    messages: list[tuple[int, str]]
+    gaps: list[Gap]
+    expired: list[Expired]
+
+
+class Memory(Struct):
+    """A live memory: its revision's number and that revision's seq, which is the memory's id for revision 1."""
+
+    id: int
+    channel: str
+    seq: int
+    revision: int
+
+
+class Receipt(Struct, frozen=True):
+    """What an idempotency key was used for. ``digest`` is events.payload_digest of it."""
+
+    time_ms: int
+    digest: bytes
+    seq: int
+    memory_id: int | None
+    revision: int | None
+
+
+class State:
+    """The bus after ``last_seq``. Only ``fold`` writes to it.
+
+    Attributes:
+        sessions: by display name; subscriptions by display name and channel; batches by display name.
+        memories: live ones, by id. ``revised`` leads from an edited one's live seq to its id.
+        receipts: by identity and idempotency key, oldest first.
+        replies: the seq each retained message replies to, where it does.
+        addressed: the identities each retained message is addressed to, where there are any.
+        orphans: (seq, what) of events that a lost line robbed of what they are about.
+        lost: a lost line was met. resets: how many resets were.
+    """
+
+    def __init__(self) -> None:
+        self.last_seq = 0
+        self.channels: dict[str, Channel] = {}
+        self.sessions: dict[str, Session] = {}
+        self.subscriptions: dict[str, dict[str, Subscription]] = {}
+        self.batches: dict[str, Batch] = {}
+        self.memories: dict[int, Memory] = {}
+        self.revised: dict[int, int] = {}
+        self.receipts: dict[tuple[str, str], Receipt] = {}
+        self.identities = Identities()
+        self.replies: dict[int, int] = {}
+        self.addressed: dict[int, tuple[str, ...]] = {}
+        self.orphans: list[tuple[int, str]] = []
+        self.lost = False
+        self.resets = 0
+
+    def locate(self, seq: int) -> tuple[Channel, int] | None:
+        """The channel and index of a retained message or live revision; None if there is none with this seq."""
+        for channel in self.channels.values():
+            index = channel.retained.find(seq)
+            if index is not None:
+                return channel, index
+        return None
+
+    def memory_at(self, seq: int) -> Memory | None:
+        """The live memory whose live revision has this seq."""
+        memory = self.memories.get(self.revised.get(seq, seq))
+        return memory if memory is not None and memory.seq == seq else None
+
+    def author_of(self, seq: int) -> str | None:
+        """Who wrote the retained message, live revision or live memory (by id) with this seq; None if it is gone."""
+        memory = self.memories.get(seq)
+        found = self.locate(memory.seq if memory else seq)
+        if found is None:
+            return None
+        channel, index = found
+        return self.identities.names[channel.retained.authors[index]]
+
+
+def addressed_by(state: State, author: str, content: str, reply_to: int | None) -> tuple[str, ...]:
+    """Whom a text addresses at this State, its author left out: those it mentions, then the one it replies to."""
+    names = list(state.identities.mentioned(content))
+    if reply_to is not None and (replied := state.author_of(reply_to)) is not None:
+        names.append(replied)
+    return tuple(dict.fromkeys(name for name in names if name != author))
+
+
+def unread_messages(state: State, identity: str, channel: str) -> int:
+    """How many messages of the channel lie above the identity's cursor, its own not counted; the unacked ones are."""
+    cursor = state.subscriptions[identity][channel].cursor
+    own = state.identities.find(identity)
+    return state.channels[channel].retained.count_between(cursor, state.last_seq + 1, without=own)

@@ -1,0 +1,43 @@
+"""An append-only, hash-chained journal of JSON lines for many processes on one machine. Knows nothing of the bus.
+
+The bytes are stated in FORMAT.md. Everything a user of the package needs is exported here.
+"""
+
+from journal.clock import format_time, now, parse_time
+from journal.errors import (
+    BusyError,
+    CorruptError,
+    JournalError,
+    ReplacedError,
+    TooLargeError,
+    UnsupportedError,
+    UnsyncedError,
+    UnusableError,
+    UnwritableError,
+)
+from journal.files import Files
+from journal.journal import SEGMENT_BYTES_MAX, Journal
+from journal.record import LINE_BYTES_MAX, Commit, Place
+from journal.writer import Appended
+
+__all__ = [
+    "LINE_BYTES_MAX",
+    "SEGMENT_BYTES_MAX",
+    "Appended",
+    "BusyError",
+    "Commit",
+    "CorruptError",
+    "Files",
+    "Journal",
+    "JournalError",
+    "Place",
+    "ReplacedError",
+    "TooLargeError",
+    "UnsupportedError",
+    "UnsyncedError",
+    "UnusableError",
+    "UnwritableError",
+    "format_time",
+    "now",
+    "parse_time",
+]

@@ -1,0 +1,97 @@
+"""The directories a journal lives in: made private, and judged fit to lock and write in. Opens no file."""
+# ruff: noqa: PTH -- paths stay plain text down to the system calls in files.py
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from typing import TYPE_CHECKING, Final
+
+from journal.errors import UnusableError, UnwritableError
+from journal.files import DIRECTORY_MODE, render_cause
+
+if TYPE_CHECKING:
+    from journal.files import Files
+
+_MOUNTS: Final = "/proc/self/mountinfo"
+# Locks there may hold on one side of the network, or of the virtual machine's border, only.
+_NETWORK: Final = frozenset(
+    {"9p", "afs", "ceph", "cifs", "fuse", "fuseblk", "lustre", "ncpfs", "nfs", "nfs4", "smb2", "smb3", "smbfs"}
+    | {"virtiofs", "vboxsf"}
+)
+
+
+def prepare(directory: str, files: Files, *, allow_network: bool) -> None:
+    """Make the journal's directory and its parents where they are missing, and check the two that are ours.
+
+    Raises:
+        UnusableError: one is another user's, a symlink, no directory, or on a filesystem without sound locks.
+        UnwritableError: it cannot be made.
+    """
+    directory = os.path.abspath(directory)
+    for path in (os.path.dirname(directory), directory):
+        try:
+            _make(path, files)
+            _check(path)
+        except OSError as error:
+            raise UnwritableError(f"{path}: {render_cause(error)}") from error
+    if not allow_network:
+        kind = _filesystem(directory)
+        if kind in _NETWORK or kind.startswith("fuse."):
+            raise UnusableError(
+                directory, f"it is on a {kind} filesystem, where locks may not hold; see allow_network_filesystem"
+            )
+
+
+def mount_type(mountinfo: str, path: str) -> str:
+    """Type of the filesystem that holds an absolute path without symlinks, by the text of /proc/self/mountinfo."""
+    best, kind = "", ""
+    for line in mountinfo.splitlines():
+        fields, _, rest = line.partition(" - ")
+        parts = fields.split(" ")
+        if len(parts) < 5 or not rest:
+            continue
+        point = _unescape(parts[4])
+        inside = path == point or path.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(best):  # of two mounts at one place the later one is seen
+            best, kind = point, rest.split(" ")[0]
+    return kind
+
+
+def _make(path: str, files: Files) -> None:
+    missing = []
+    while not os.path.lexists(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    for each in reversed(missing):
+        try:
+            files.mkdir(each)
+        except FileExistsError:  # another process is as quick; its fsync may not be
+            pass
+        files.fsync_directory(os.path.dirname(each))
+
+
+def _check(path: str) -> None:
+    facts = os.lstat(path)
+    if stat.S_ISLNK(facts.st_mode):
+        raise UnusableError(path, "it is a symlink")
+    if not stat.S_ISDIR(facts.st_mode):
+        raise UnusableError(path, "it is no directory")
+    if facts.st_uid != os.geteuid():
+        raise UnusableError(path, f"it belongs to user {facts.st_uid}, not to {os.geteuid()}")
+    if stat.S_IMODE(facts.st_mode) != DIRECTORY_MODE:
+        os.chmod(path, DIRECTORY_MODE)
+
+
+def _filesystem(path: str) -> str:
+    if not sys.platform.startswith("linux"):
+        return ""
+    with open(_MOUNTS, encoding="utf-8", errors="surrogateescape") as mounts:
+        return mount_type(mounts.read(), os.path.realpath(path))
+
+
+def _unescape(text: str) -> str:
+    for code, char in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        text = text.replace(code, char)
+    return text

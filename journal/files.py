@@ -1,0 +1,195 @@
+"""The few things done to files, durably. The one place where a fault can be injected; knows nothing of lines.
+
+The first half are single system calls, which a test's subclass makes fail; the second half are built of them.
+"""
+# ruff: noqa: PTH -- this is the seam to the system calls themselves; pathlib would hide which call is made
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from typing import TYPE_CHECKING
+
+from journal.errors import UnsyncedError, UnwritableError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_FULLFSYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync alone stops at the drive's cache
+_COPY_BYTES = 1 << 20
+FILE_MODE = 0o600
+DIRECTORY_MODE = 0o700
+
+
+def render_cause(error: OSError) -> str:
+    """Why a write failed, in words for people."""
+    return "disk full" if error.errno in _FULL else (error.strerror or str(error))
+
+
+class Files:
+    """System calls on files and directories. Errors are OSErrors unless a method says otherwise."""
+
+    def open(self, path: str, flags: int) -> int:
+        """A descriptor, closed on exec; a new file is private to its owner whatever the umask."""
+        fd = os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
+        if flags & os.O_CREAT:
+            try:
+                self.make_private(fd)
+            except OSError:
+                os.close(fd)
+                raise
+        return fd
+
+    def close(self, fd: int) -> None:
+        """Close a descriptor."""
+        os.close(fd)
+
+    def pread(self, fd: int, length: int, offset: int) -> bytes:
+        """At most ``length`` bytes from ``offset``; fewer at the end of the file."""
+        return os.pread(fd, length, offset)
+
+    def write(self, fd: int, data: bytes) -> int:
+        """One write; how many bytes it took."""
+        return os.write(fd, data)
+
+    def truncate(self, fd: int, length: int) -> None:
+        """Cut a file."""
+        os.ftruncate(fd, length)
+
+    def fdatasync(self, fd: int) -> None:
+        """What was written, and the size, reach the disk."""
+        if _FULLFSYNC is not None:
+            fcntl.fcntl(fd, _FULLFSYNC)
+        elif hasattr(os, "fdatasync"):
+            os.fdatasync(fd)
+        else:
+            os.fsync(fd)
+
+    def fsync(self, fd: int) -> None:
+        """The whole file, or the names in a directory, reach the disk."""
+        if _FULLFSYNC is not None:
+            fcntl.fcntl(fd, _FULLFSYNC)
+        else:
+            os.fsync(fd)
+
+    def rename(self, old: str, new: str) -> None:
+        """Put ``old`` in the place of ``new``, in one step."""
+        os.replace(old, new)
+
+    def mkdir(self, path: str) -> None:
+        """Make one private directory; the mode is set again after it, whatever the umask."""
+        os.mkdir(path, DIRECTORY_MODE)
+        os.chmod(path, DIRECTORY_MODE)
+
+    def stat(self, path: str) -> os.stat_result:
+        """Facts of a file by its path."""
+        return os.stat(path)
+
+    def fstat(self, fd: int) -> os.stat_result:
+        """Facts of an open file."""
+        return os.fstat(fd)
+
+    def listdir(self, path: str) -> list[str]:
+        """Names in a directory, in no order."""
+        return os.listdir(path)
+
+    def make_private(self, fd: int) -> None:
+        """0600 if it is anything else."""
+        if os.fstat(fd).st_mode & 0o777 != FILE_MODE:
+            os.fchmod(fd, FILE_MODE)
+
+    def try_lock(self, fd: int, *, shared: bool = False) -> bool:
+        """Take the kernel's lock on an open file if it is free; whether it was."""
+        import portalocker  # noqa: PLC0415 -- costs more than all of start-up; needed from the first lock on
+
+        mode = portalocker.LOCK_SH if shared else portalocker.LOCK_EX
+        try:
+            portalocker.lock(fd, mode | portalocker.LOCK_NB)
+        except portalocker.AlreadyLocked:
+            return False
+        except portalocker.LockException as error:
+            raise _system_error(error) from error
+        return True
+
+    def lock(self, fd: int) -> None:
+        """Wait for the kernel's lock on an open file, however long it takes."""
+        import portalocker  # noqa: PLC0415 -- as above
+
+        try:
+            portalocker.lock(fd, portalocker.LOCK_EX)
+        except portalocker.LockException as error:
+            raise _system_error(error) from error
+
+    def unlock(self, fd: int) -> None:
+        """Give the kernel's lock back."""
+        import portalocker  # noqa: PLC0415 -- as above
+
+        try:
+            portalocker.unlock(fd)
+        except portalocker.LockException as error:
+            raise _system_error(error) from error
+
+    def append(self, fd: int, data: bytes, end: int) -> None:
+        """All of ``data`` at the end of a file of ``end`` bytes opened for appending, or nothing.
+
+        Raises:
+            UnwritableError: it did not fit or the system refused; the file is as long as before.
+            UnsyncedError: that, and it could not be cut back: part or all of it may be there.
+        """
+        try:
+            if self.write(fd, data) == len(data):
+                return
+            cause = "disk full"  # a short write of a regular file means just that
+        except OSError as error:
+            cause = render_cause(error)
+        try:
+            self.truncate(fd, end)
+        except OSError as error:
+            raise UnsyncedError(f"{cause}, and then {render_cause(error)}") from error
+        raise UnwritableError(cause)
+
+    def write_all(self, fd: int, data: bytes) -> None:
+        """All of ``data`` into a file nobody reads yet, in as many writes as it takes."""
+        while data:
+            taken = self.write(fd, data)
+            if not taken:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            data = data[taken:]
+
+    def read_all(self, fd: int, offset: int) -> Iterator[bytes]:
+        """The file from ``offset`` to its end, in pieces."""
+        while data := self.pread(fd, _COPY_BYTES, offset):
+            yield data
+            offset += len(data)
+
+    def copy(self, source: int, offset: int, path: str) -> int:
+        """Copy what stands in ``source`` from ``offset`` on to a new file at ``path`` and flush it.
+
+        Returns:
+            The new file's descriptor, opened for appending; the caller makes its name durable and closes it.
+        """
+        fd = self.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC)
+        try:
+            for data in self.read_all(source, offset):
+                self.write_all(fd, data)
+            self.fsync(fd)
+        except OSError:
+            self.close(fd)
+            raise
+        return fd
+
+    def fsync_directory(self, path: str) -> None:
+        """The names in a directory reach the disk."""
+        fd = self.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            self.fsync(fd)
+        finally:
+            self.close(fd)
+
+
+def _system_error(error: Exception) -> OSError:
+    """The system's own error inside a portalocker exception, whichever of its versions made it."""
+    inner = error.__cause__ or (error.args[0] if error.args else None)
+    return inner if isinstance(inner, OSError) else OSError(errno.ENOLCK, str(error))

@@ -1,0 +1,225 @@
+"""`Journal`: read, commit, flush and wait over the segments of one directory. Knows nothing of what events mean.
+
+Any number of threads and processes may use one directory. Nothing is opened, made or read before the first call that
+needs it.
+"""
+# ruff: noqa: PTH -- paths stay plain text down to the system calls in files.py
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from typing import TYPE_CHECKING, Final
+
+from journal import clock, directory
+from journal.errors import BusyError, CorruptError, ReplacedError, UnusableError
+from journal.files import Files
+from journal.lock import WriterLock
+from journal.reader import Reader
+from journal.watch import Watch
+from journal.writer import SET_ASIDE, Appended, Settings, Writer, point
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from journal.record import Commit, Place
+
+SEGMENT_BYTES_MAX: Final = 16 << 20
+# What was appended within the deadline is worth waiting for: giving up on its flush would only make it "unsynced".
+_FLUSH_WAIT_S: Final = 5.0
+_SYSTEM_FILES: Final = Files()
+
+
+class Journal:
+    """One journal directory, as one process sees it.
+
+    Args:
+        directory: ``<data>/journal``; made, private, at the first commit.
+        first_events: JSON array of the events of line 2.
+        by: software and version, for the first line of segments this object opens.
+        segment_bytes_max: a segment that has reached this size is followed by a new one.
+        files: the system calls; a test's may fail.
+        read_only: never write, never make anything.
+        allow_network_filesystem: write even where locks may not hold.
+    """
+
+    def __init__(  # noqa: PLR0913 -- the settings of a journal are keywords of one object, set once
+        self,
+        directory: Path,
+        *,
+        first_events: bytes,
+        by: str = "",
+        segment_bytes_max: int = SEGMENT_BYTES_MAX,
+        files: Files = _SYSTEM_FILES,
+        read_only: bool = False,
+        allow_network_filesystem: bool = False,
+    ) -> None:
+        self._directory = os.path.abspath(directory)
+        self._files = files
+        self._read_only = read_only
+        self._allow_network = allow_network_filesystem
+        self._prepared = False
+        self._lock = WriterLock(self._directory, files)
+        self._reader = Reader(self._directory, files, self._lock)
+        settings = Settings(first_events, by, segment_bytes_max)
+        self._writer = Writer(self._reader, self._lock, files, settings)
+        self._watch = Watch(self._directory)
+
+    # --- reading
+
+    @property
+    def exists(self) -> bool:
+        """Whether a segment is there."""
+        return bool(self._reader.segments())
+
+    @property
+    def last_seq(self) -> int:
+        """Seq of the last line verified so far by this object; 0 if none was."""
+        return self._reader.memory.tail.position.seq
+
+    @property
+    def anchor(self) -> str:
+        """``seq:hash`` of that line; kept elsewhere it shows any later change at or before it. Empty if none."""
+        position = self._reader.memory.tail.position
+        return f"{position.seq}:{position.hash}" if position.seq else ""
+
+    def read(self, after_seq: int) -> Iterator[Commit]:
+        """Verified commits after ``after_seq``, up to the last LF, this process's own included.
+
+        Cheap where the last read or commit of this object ended; elsewhere the segment is scanned up to there.
+
+        Raises:
+            CorruptError: a line is damaged; all lines before it were given.
+            UnsupportedError: a segment is of another format.
+            ReplacedError: the files are not the ones read before. Every read but one from 0 raises it from then on.
+            BusyError: a line fails, and a writer that may be in the middle of it holds the lock too long.
+            UnusableError: the system refuses to read.
+        """
+        return self._reader.read(after_seq)
+
+    def line_at(self, place: Place, seq: int) -> Commit:
+        """The line that was verified at a place, by one read; its hash is not checked again.
+
+        Raises:
+            ReplacedError: another line is there.
+        """
+        return self._reader.line_at(place, seq)
+
+    def wait(self, after_seq: int, timeout_s: float, interrupted: Callable[[], bool]) -> bool:
+        """Sleep until the journal has grown past ``after_seq``.
+
+        Args:
+            after_seq: what the caller has folded.
+            timeout_s: at most so long.
+            interrupted: asked after each `interrupt`; true ends the wait.
+
+        Returns:
+            True when there is something to read, an error included; False at the time-out or when interrupted.
+        """
+        limit = time.monotonic() + timeout_s
+        while True:
+            armed = self._watch.arm()
+            if interrupted():
+                return False
+            if self._has_grown(after_seq):
+                return True
+            left_s = limit - time.monotonic()
+            if left_s <= 0:
+                return False
+            self._watch.sleep(armed, left_s)
+
+    def interrupt(self) -> None:
+        """Wake every `wait` of this object, so that it asks its ``interrupted``."""
+        self._watch.wake()
+
+    # --- writing
+
+    def commit(self, build: Callable[[str], bytes], *, deadline: float, flush: bool = True) -> Appended:
+        """Append one line, made under the writer lock.
+
+        Args:
+            build: given the line's time; reads on, decides, and returns the JSON array of the line's events. What it
+                raises goes to the caller, and nothing is written.
+            deadline: `time.monotonic()` by which the locks must be there.
+            flush: return only when the line is durable; without it a power cut may take the line.
+
+        Raises:
+            BusyError, TooLargeError, UnwritableError, UnusableError: nothing was written.
+            CorruptError, UnsupportedError, ReplacedError: nothing was written; see `read`.
+            UnsyncedError: the line may or may not be there, now or after a power cut.
+        """
+        with self.locked(deadline), self._writer.opened(deadline):
+            when = clock.now()
+            appended = self._writer.append(when, build(when), deadline)
+        if flush:
+            place = appended.place
+            end = (place.segment, place.offset + place.line_bytes)
+            self._writer.flusher.confirm(end, max(deadline, time.monotonic()) + _FLUSH_WAIT_S)
+        return appended
+
+    def flush(self, deadline: float) -> None:
+        """Make everything this object has read or written so far durable; for answers that write nothing.
+
+        Nothing happens if a flush that began after all that has succeeded.
+
+        Raises:
+            BusyError: a flush failed before, and the lock to make it good was not free by the deadline.
+            UnsyncedError: it is not known to be durable.
+        """
+        position = self._reader.memory.tail.position
+        if not position.seq:
+            return
+        if self._writer.flusher.failure is not None:
+            with self.locked(deadline):
+                self._writer.make_good(deadline)
+        self._writer.flusher.confirm(point(position), deadline)
+
+    @contextlib.contextmanager
+    def locked(self, deadline: float) -> Iterator[None]:
+        """Hold the writer lock: no other thread or process commits meanwhile. Makes the directory if need be.
+
+        Raises:
+            BusyError, UnusableError, UnwritableError: nothing was done.
+        """
+        if self._read_only:
+            raise UnusableError(self._directory, "this journal was opened only to read")
+        if not self._prepared or not os.path.isdir(self._directory):
+            directory.prepare(self._directory, self._files, allow_network=self._allow_network)
+            self._prepared = True
+        with self._lock.hold(deadline):
+            yield
+
+    # --- what was never acknowledged
+
+    def torn_bytes(self) -> int:
+        """Bytes after the last line now: a torn tail, or a line that is being written. Reads on to know."""
+        position = self._reader.end().position
+        try:
+            return max(0, self._files.stat(self._reader.path(position.segment)).st_size - position.offset)
+        except FileNotFoundError:
+            return 0
+
+    def set_aside(self) -> list[str]:
+        """Names of the pieces that mending and repair have taken out, in order of segment and offset."""
+        try:
+            return sorted(self._files.listdir(os.path.join(self._directory, SET_ASIDE)))
+        except FileNotFoundError:
+            return []
+
+    def close(self) -> None:
+        """End every wait and close the files. Commits in other threads must have ended."""
+        self._watch.close()
+        self._writer.close()
+        self._lock.close()
+
+    def _has_grown(self, after_seq: int) -> bool:
+        if self.last_seq > after_seq:
+            return True
+        try:
+            return next(iter(self._reader.read(after_seq)), None) is not None
+        except (CorruptError, ReplacedError):
+            return True  # the caller's own read will meet it
+        except BusyError:
+            return False

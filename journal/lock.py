@@ -1,0 +1,209 @@
+"""The writer lock: threads of a process, then processes, under one deadline. Knows nothing of what it guards.
+
+The kernel's lock on a side file that is never unlinked. It is tried once; if it is held, one worker thread blocks for
+it, which costs no polling and wakes at once. A caller waits for that worker until its deadline. A worker that gets the
+lock when no caller waits any more gives it back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+import weakref
+from typing import TYPE_CHECKING, Final
+
+from journal.errors import BusyError, UnsyncedError, UnusableError
+from journal.files import render_cause
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from journal.files import Files
+
+NAME: Final = "writer.lock"
+_POLL_S: Final = 0.005
+
+
+class _Worker:
+    """One wait in the kernel's queue, on a descriptor of its own that shares the lock file's lock."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.wanted = True  # a caller waits for the lock; without one it is given back
+        self.done = False
+        self.failure: OSError | None = None
+
+
+class WriterLock:
+    """One process's side of the writer lock of one directory."""
+
+    def __init__(self, directory: str, files: Files) -> None:
+        self._directory = directory
+        self._path = os.path.join(directory, NAME)
+        self._files = files
+        self._reset()
+        drop = weakref.WeakMethod(self._after_fork)
+        os.register_at_fork(after_in_child=lambda: (method := drop()) and method())
+
+    def _reset(self) -> None:
+        self._threads = threading.Lock()
+        self._holder: int | None = None
+        self._turn = threading.Condition()
+        self._worker: _Worker | None = None
+        self._fd: int | None = None
+
+    def _after_fork(self) -> None:
+        """A child shares the descriptors' lock: it closes its copies, so that it can neither hold nor drop it."""
+        own = [self._fd] if self._fd is not None else []
+        queued = [self._worker.fd] if self._worker is not None else []
+        self._reset()
+        for fd in own + queued:
+            os.close(fd)
+
+    @property
+    def held_here(self) -> bool:
+        """Whether the calling thread holds the lock."""
+        return self._holder == threading.get_ident()
+
+    @contextlib.contextmanager
+    def hold(self, deadline: float) -> Iterator[None]:
+        """Hold the lock; not twice in one thread.
+
+        Args:
+            deadline: `time.monotonic()` by which it must be there.
+
+        Raises:
+            BusyError: it was not.
+            UnusableError: the filesystem has no locks.
+        """
+        if not self._threads.acquire(timeout=max(0.0, deadline - time.monotonic())):
+            raise BusyError("the writer lock (another call of this process)")
+        try:
+            fd = self._take(deadline)
+            self._holder = threading.get_ident()
+            try:
+                yield
+            finally:
+                self._holder = None
+                self._release(fd)
+        finally:
+            self._threads.release()
+
+    @contextlib.contextmanager
+    def hold_file(self, fd: int, deadline: float) -> Iterator[None]:
+        """Lock one more open file while the lock is held; somebody else has it only if the lock file was deleted."""
+        self._poll(fd, deadline, shared=False)
+        try:
+            yield
+        finally:
+            try:
+                self._files.unlock(fd)
+            except OSError as error:
+                raise UnsyncedError(f"a file stays locked: {render_cause(error)}") from error
+
+    @contextlib.contextmanager
+    def share(self, deadline: float) -> Iterator[None]:
+        """Keep writers out while something is read again. Without a lock file that can be read: no lock, no error."""
+        try:
+            fd = self._files.open(self._path, os.O_RDONLY)
+        except OSError:
+            yield
+            return
+        try:
+            self._poll(fd, deadline, shared=True)
+            yield
+        finally:
+            self._files.close(fd)
+
+    def close(self) -> None:
+        """Close the lock file. A worker still in the queue has a descriptor of its own and gives the lock back."""
+        with self._threads:
+            self._drop()
+
+    def _take(self, deadline: float) -> int:
+        while True:
+            if self._fd is None:
+                self._fd = self._open()
+            self._acquire(self._fd, deadline)
+            if self._is_at_path(self._fd):
+                return self._fd
+            self._drop()  # and its lock with it
+
+    def _acquire(self, fd: int, deadline: float) -> None:
+        with self._turn:
+            if self._worker is None:
+                if self._try(fd, shared=False):
+                    return
+                self._worker = self._start_worker(fd)
+            worker = self._worker
+            worker.wanted = True
+            self._turn.wait_for(lambda: worker.done, max(0.0, deadline - time.monotonic()))
+            worker.wanted = False
+        if not worker.done:
+            raise BusyError("the writer lock")
+        if worker.failure is not None:
+            raise self._unusable(worker.failure) from worker.failure
+
+    def _start_worker(self, fd: int) -> _Worker:
+        worker = _Worker(os.dup(fd))
+        thread = threading.Thread(target=self._work, args=(worker,), name="journal-lock", daemon=True)
+        thread.start()  # it cannot finish before the caller, who holds self._turn, begins to wait
+        return worker
+
+    def _work(self, worker: _Worker) -> None:
+        """In the worker's thread: wait in the kernel's queue, then hand over to whoever waits here by then."""
+        try:
+            self._files.lock(worker.fd)
+        except OSError as error:
+            worker.failure = error
+        with self._turn:
+            worker.done = True
+            if self._worker is worker:
+                self._worker = None
+            if not worker.wanted and worker.failure is None:
+                self._files.unlock(worker.fd)
+            self._files.close(worker.fd)
+            self._turn.notify_all()
+
+    def _poll(self, fd: int, deadline: float, *, shared: bool) -> None:
+        while not self._try(fd, shared=shared):
+            if time.monotonic() >= deadline:
+                raise BusyError("a file of the journal")
+            time.sleep(_POLL_S)
+
+    def _try(self, fd: int, *, shared: bool) -> bool:
+        try:
+            return self._files.try_lock(fd, shared=shared)
+        except OSError as error:
+            raise self._unusable(error) from error
+
+    def _open(self) -> int:
+        try:
+            return self._files.open(self._path, os.O_RDWR | os.O_CREAT)
+        except OSError as error:
+            raise self._unusable(error) from error
+
+    def _is_at_path(self, fd: int) -> bool:
+        """Whether the file locked is still the one others will find: a deleted lock file guards nothing."""
+        try:
+            return os.path.samestat(self._files.stat(self._path), self._files.fstat(fd))
+        except OSError:
+            return False
+
+    def _release(self, fd: int) -> None:
+        try:
+            self._files.unlock(fd)
+        except OSError:
+            self._drop()  # the lock goes with the last descriptor
+
+    def _drop(self) -> None:
+        with self._turn:
+            self._worker = None  # one still in the queue is nobody's: it will give the lock back
+        if self._fd is not None:
+            self._files.close(self._fd)
+            self._fd = None
+
+    def _unusable(self, error: OSError) -> UnusableError:
+        return UnusableError(self._directory, f"no lock on it: {render_cause(error)}")

@@ -1,0 +1,346 @@
+"""Append lines to the active segment: mend its end, roll, flush, write it anew. All but `flush` under the writer lock.
+
+Takes no writer lock itself and decides nothing about what is written.
+"""
+# ruff: noqa: PTH -- paths stay plain text down to the system calls in files.py
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import time
+import uuid
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from journal import clock, record, segment
+from journal.errors import ReplacedError, TooLargeError, UnsyncedError, UnwritableError
+from journal.files import render_cause
+from journal.flush import Flusher, FlushFailedError, Point
+from journal.reader import Mark
+from journal.record import LINE_BYTES_MAX, Place
+from journal.segment import Position
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from journal.files import Files
+    from journal.lock import WriterLock
+    from journal.reader import Reader
+
+SET_ASIDE: Final = "set-aside"
+_APPEND: Final = os.O_RDWR | os.O_APPEND
+
+
+class Appended(msgspec.Struct, frozen=True, gc=False):
+    """A commit that was written: its seq, its hash, and where it lies."""
+
+    seq: int
+    hash: str
+    place: Place
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """What a writer puts into new segments, and when it opens one."""
+
+    first_events: bytes
+    by: str
+    segment_bytes_max: int
+
+
+class Writer:
+    """The writing side of one journal directory in one process."""
+
+    def __init__(self, reader: Reader, lock: WriterLock, files: Files, settings: Settings) -> None:
+        self._reader = reader
+        self._lock = lock
+        self._files = files
+        self._settings = settings
+        self._active = (0, -1)  # first seq and descriptor of the segment written to; (0, -1) for none
+        self._swap = threading.Lock()  # guards _active against a flush in another thread
+        self._retired: list[int] = []
+        self._named = 0  # the last segment whose name this process has made durable
+        self.flusher = Flusher(self._flush)
+
+    @contextlib.contextmanager
+    def opened(self, deadline: float) -> Iterator[None]:
+        """Keep the active segment open, locked and with a sound end; makes the first one if there is none.
+
+        Raises:
+            BusyError, UnwritableError, UnsyncedError, CorruptError, UnsupportedError, ReplacedError
+        """
+        with contextlib.ExitStack() as held:
+            held.callback(self._close_retired)
+            with writing():
+                if self.flusher.failure is not None:
+                    self._write_anew(self.flusher.failure, deadline)
+                self._open_last(deadline)
+                held.enter_context(self._lock.hold_file(self._active[1], deadline))
+                self._mend_before_build()
+            self._held = held
+            yield
+
+    def append(self, when: str, events: bytes, deadline: float) -> Appended:
+        """Write one line at the end; within `opened`.
+
+        Raises:
+            TooLargeError, UnwritableError: nothing was written.
+            UnsyncedError: something may have been.
+            ReplacedError: the active segment is not the one that was opened; nothing was written.
+        """
+        with writing():
+            position = self._exact_end()
+            _encode(position, when, events)  # too large is told before a roll
+            if position.offset >= self._settings.segment_bytes_max:
+                position = self._roll(position, deadline)
+            return self._put(position, when, events)
+
+    def make_good(self, deadline: float) -> None:
+        """Write the segment whose flush failed anew, if one did."""
+        with contextlib.ExitStack() as held:
+            held.callback(self._close_retired)
+            if self.flusher.failure is not None:
+                self._write_anew(self.flusher.failure, deadline)
+
+    def close(self) -> None:
+        """Close the active segment."""
+        self._use(0, -1)
+        self._close_retired()
+
+    # --- the active segment
+
+    def _open_last(self, deadline: float) -> None:
+        first = max(self._reader.segments(), default=1)
+        path = self._reader.path(first)
+        active, fd = self._active
+        if active == first and self._is_at_path(fd, first):
+            return
+        if active:
+            # Lines of ours may lie in the segment that is left; their flush must go to its descriptor.
+            self.flusher.confirm(point(self._reader.memory.tail.position), deadline)
+        fd = self._files.open(path, _APPEND | os.O_CREAT)
+        self._use(first, fd)
+
+    def _is_at_path(self, fd: int, first: int) -> bool:
+        try:
+            return os.path.samestat(self._files.stat(self._reader.path(first)), self._files.fstat(fd))
+        except FileNotFoundError:
+            return False
+
+    def _use(self, first: int, fd: int) -> None:
+        with self._swap:
+            old, self._active = self._active[1], (first, fd)
+        if old >= 0:
+            self._retired.append(old)
+
+    def _close_retired(self) -> None:
+        while self._retired:
+            self._files.close(self._retired.pop())
+
+    # --- its end
+
+    def _mend_before_build(self) -> None:
+        """What `build` will read must be all there is: an end without LF may be a whole line."""
+        first, fd = self._active
+        size = self._files.fstat(fd).st_size
+        tail = self._reader.memory.tail.position
+        if size and (first, size) == point(tail) and tail.seq > 1:
+            return
+        if first == 1 or not size or self._files.pread(fd, 1, size - 1) != b"\n":
+            self._mend()
+
+    def _exact_end(self) -> Position:
+        """Where the next line goes, every byte before it verified."""
+        first, fd = self._active
+        mark = self._reader.memory.tail
+        if not self._is_at_path(fd, first):
+            raise ReplacedError(self._reader.path(first), "it is not the file that was opened")
+        facts = self._files.fstat(fd)
+        if (first, facts.st_size) == point(mark.position) and mark.inode == facts.st_ino:
+            return mark.position
+        return self._mend()
+
+    def _mend(self) -> Position:
+        """Read on to the end and make it sound: LF for a whole line, a torn tail set aside, missing first lines."""
+        position = self._reader.end().position
+        first, fd = self._active
+        if position.segment != first:
+            raise ReplacedError(self._reader.path(first), "it is no longer the last segment")
+        size = self._files.fstat(fd).st_size
+        if size > position.offset:
+            if self._is_unfinished_line(fd, position, size):
+                self._files.append(fd, b"\n", size)
+                position = self._reader.end().position
+            else:
+                self._set_aside(fd, position)
+        if position.offset == 0:
+            position = self._begin(position)
+        if position.seq == 1:
+            self._put(position, clock.now(), self._settings.first_events)
+            position = self._reader.memory.tail.position
+        return position
+
+    def _is_unfinished_line(self, fd: int, position: Position, size: int) -> bool:
+        if size - position.offset >= LINE_BYTES_MAX:
+            return False
+        data = self._files.pread(fd, size - position.offset, position.offset)
+        return b"\n" not in data and len(segment.scan(data + b"\n", position).commits) == 1
+
+    def _set_aside(self, fd: int, position: Position) -> None:
+        """Copy what was never acknowledged, durably, before it is cut."""
+        directory = os.path.join(self._reader.directory, SET_ASIDE)
+        with contextlib.suppress(FileExistsError):
+            self._files.mkdir(directory)
+        name = f"{position.segment:020d}-{position.offset}-{time.time_ns()}-{os.getpid()}.torn"
+        self._files.close(self._files.copy(fd, position.offset, os.path.join(directory, name)))
+        self._files.fsync_directory(directory)
+        self._files.fsync_directory(self._reader.directory)
+        self._files.truncate(fd, position.offset)
+        with self._flushing(position.segment):
+            self._files.fdatasync(fd)
+
+    # --- lines and segments
+
+    def _put(self, position: Position, when: str, events: bytes) -> Appended:
+        line, digest = _encode(position, when, events)
+        _, fd = self._active
+        self._files.append(fd, line, position.offset)
+        facts = self._files.fstat(fd)
+        seq = position.next_seq
+        after = position.offset + len(line)
+        end = Position(position.segment, after, seq, digest, seq + 1, digest, position.journal)
+        self._reader.memory.add(Mark(end, facts.st_dev, facts.st_ino))
+        return Appended(seq, digest, Place(position.segment, position.offset, len(line)))
+
+    def _begin(self, position: Position) -> Position:
+        """Write the first line of an empty segment; it and the segment's name are durable after that."""
+        opened = {
+            "type": "segment_opened",
+            "format": segment.FORMAT,
+            "journal": position.journal or self._reader.journal_id() or str(uuid.uuid4()),
+            "prev": position.prev or position.hash,
+            **({"by": self._settings.by} if self._settings.by else {}),
+            "host": socket.gethostname(),
+        }
+        position = msgspec.structs.replace(position, journal=opened["journal"])
+        self._put(position, clock.now(), msgspec.json.encode([opened]))
+        _, fd = self._active
+        with self._flushing(position.segment):
+            self._files.fsync(fd)
+            self._files.fsync_directory(self._reader.directory)
+        self._named = position.segment
+        return self._reader.memory.tail.position
+
+    def _roll(self, position: Position, deadline: float) -> Position:
+        """Finish the active segment, durably, and begin the next one."""
+        self.flusher.confirm(point(position), deadline)
+        fd = self._files.open(self._reader.path(position.next_seq), _APPEND | os.O_CREAT)
+        self._use(position.next_seq, fd)
+        self._held.enter_context(self._lock.hold_file(fd, deadline))
+        return self._begin(segment.follow(position))
+
+    # --- durability
+
+    def _flush(self, upto: Point) -> Point:
+        """Flush all there is; the one thing here that runs without the writer lock, in any thread."""
+        target = max(upto, point(self._reader.memory.tail.position))
+        with self._swap:
+            active, fd = self._active
+            copy = os.dup(fd) if fd >= 0 else -1
+        if copy >= 0:
+            # A copy of the descriptor that wrote: it hears of every error since, and a roll may close the other.
+            self._flush_and_close(active, copy)
+        if target[0] != active:
+            with _failing(target[0]):
+                other = self._files.open(self._reader.path(target[0]), os.O_RDONLY)
+            self._flush_and_close(target[0], other)
+        if self._named < target[0]:
+            with _failing(target[0]):
+                self._files.fsync_directory(self._reader.directory)
+            self._named = target[0]
+        return target
+
+    def _flush_and_close(self, first: int, fd: int) -> None:
+        try:
+            with _failing(first):
+                self._files.fdatasync(fd)
+        finally:
+            self._files.close(fd)
+
+    @contextlib.contextmanager
+    def _flushing(self, first: int) -> Iterator[None]:
+        """A flush of a segment under the writer lock: if it fails, it has failed for everyone."""
+        try:
+            with _failing(first):
+                yield
+        except FlushFailedError as error:
+            raise self.flusher.fail(error) from error
+
+    def _write_anew(self, failure: FlushFailedError, deadline: float) -> None:
+        """Put a verified copy in the place of a segment whose flush failed: its own pages prove nothing any more."""
+        first, path = failure.segment, self._reader.path(failure.segment)
+        try:
+            source = self._files.open(path, os.O_RDWR)
+        except FileNotFoundError:  # what it held is gone, and whoever wrote it was told "unsynced"
+            self.flusher.made_good()
+            return
+        except OSError as error:
+            raise UnsyncedError(f"{failure.cause}, and then {render_cause(error)}") from error
+        try:
+            with self._lock.hold_file(source, deadline):
+                self._reader.verify(source, first)
+                fd = self._copy_over(source, path)
+        except OSError as error:
+            raise UnsyncedError(f"{failure.cause}, and then {render_cause(error)}") from error
+        finally:
+            self._files.close(source)
+        facts = self._files.fstat(fd)
+        self._reader.memory.move(first, facts.st_dev, facts.st_ino)
+        if self._active[0] == first:
+            self._use(first, fd)
+        else:
+            self._files.close(fd)
+        self.flusher.made_good()
+
+    def _copy_over(self, source: int, path: str) -> int:
+        fd = self._files.copy(source, 0, path + ".new")
+        try:
+            self._files.rename(path + ".new", path)
+            self._files.fsync_directory(self._reader.directory)
+        except OSError:
+            self._files.close(fd)
+            raise
+        return fd
+
+
+def point(position: Position) -> Point:
+    """A position as the flusher orders them."""
+    return position.segment, position.offset
+
+
+@contextlib.contextmanager
+def writing() -> Iterator[None]:
+    """Whatever the system refuses before or after an append that did not happen: nothing was written."""
+    try:
+        yield
+    except OSError as error:
+        raise UnwritableError(render_cause(error)) from error
+
+
+@contextlib.contextmanager
+def _failing(first: int) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise FlushFailedError(first, error) from error
+
+
+def _encode(position: Position, when: str, events: bytes) -> tuple[bytes, str]:
+    base = position.prev or position.hash  # after `lost` without next_prev readers take what stands in the line
+    line, digest = record.encode(position.next_seq, when, os.getpid(), events, base)
+    if len(line) > LINE_BYTES_MAX:
+        raise TooLargeError(len(line), LINE_BYTES_MAX)
+    return line, digest

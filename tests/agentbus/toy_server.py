@@ -1,0 +1,107 @@
+"""A server around a table of toy tools: what a door does, without a journal. The tests run it as a process."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+from agentbus.errors import VALIDATION, BusError
+from agentbus.service import Service
+from agentbus.stdio import serve
+
+if TYPE_CHECKING:
+    from agentbus.bus import Control
+    from agentbus.host import Host
+    from agentbus.log import Log
+    from agentbus.service import Table
+
+
+class ToyHost:
+    """Its own bus, too. Says on stderr what is done with it."""
+
+    def __init__(self, client: str | None, how: str) -> None:
+        self.bus = self
+        self.interrupted = threading.Event()
+        self._how = how
+        say("open", client)
+
+    def interrupt(self) -> None:
+        self.interrupted.set()
+
+    def warm(self) -> None:
+        say("warm")
+        if self._how == "warm breaks":
+            raise RuntimeError("a private word")
+
+    def close(self, deadline: float) -> None:
+        say("close", deadline > time.monotonic())
+        if self._how == "close breaks":
+            raise RuntimeError("a private word")
+        if self._how == "close hangs":
+            threading.Event().wait()
+
+
+def call(name: str, arguments: dict[str, Any], host: ToyHost, control: Control) -> dict[str, Any]:
+    say("called", name)
+    if name == "echo":
+        return arguments
+    if name == "wait":
+        if control.progress:
+            control.progress(0.5)
+        host.interrupted.wait()
+        control.check()
+    if name == "work":  # as one past its commit: no cancellation stops it
+        host.interrupted.wait(arguments["seconds"])
+        return {"cancelled": control.cancelled}
+    if name == "hang":
+        threading.Event().wait()
+    if name == "refuse":
+        raise BusError(VALIDATION, arguments["message"])
+    raise RuntimeError("a private word")
+
+
+def render_error(error: BusError) -> dict[str, Any]:
+    return {"code": error.code, "message": error.message, "retryable": error.retryable}
+
+
+def make_table() -> Table:
+    names = ("echo", "wait", "work", "hang", "refuse", "break")
+    tools = [
+        SimpleNamespace(name=name, title=name, description="A toy.", schema={"type": "object"}, hints={}, meta=None)
+        for name in names
+    ]
+    tools[0].hints, tools[0].meta = {"readOnlyHint": True}, {"anthropic/alwaysLoad": True}
+    return cast("Table", SimpleNamespace(TOOLS=tuple(tools), call=call, render_error=render_error))
+
+
+def say(*words: object) -> None:
+    os.write(2, (" ".join(map(str, words)) + "\n").encode())
+
+
+def main(how: str = "") -> None:
+    """Serve, and misbehave as ``how`` says."""
+
+    def load_table() -> Table:
+        if how == "table breaks":
+            raise ImportError("a private word")
+        if how == "list modules":
+            say("modules", *sorted(sys.modules))
+        return make_table()
+
+    def open_host(client: str | None) -> tuple[Host, Log]:
+        if how == "settings are wrong":
+            raise BusError(VALIDATION, "settings: no such key")
+        log = SimpleNamespace(error=lambda msg, **more: say("log", msg, more["where"], more["error"]))
+        return cast("Host", ToyHost(client, how)), cast("Log", log)
+
+    if how == "print":
+        sys.stdout.write("not for a client\n")
+    serve(Service(load_table, open_host))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
