@@ -5,22 +5,20 @@ from __future__ import annotations
 import sys
 
 
-def main() -> int:
-    """Run the command line ``sys.argv``; its exit status, where the command does not end the process itself."""
+def main() -> None:
+    """Run the command line in ``sys.argv``; ends the process, or returns where all is well."""
     try:
-        return _run(sys.argv[1:])
+        _run(sys.argv[1:])
     except KeyboardInterrupt:
-        sys.stderr.write("agentbus: interrupted\n")
-        return 1
+        sys.exit("agentbus: interrupted")
 
 
-def _run(arguments: list[str]) -> int:
+def _run(arguments: list[str]) -> None:
     if arguments[:1] == ["identity"]:
         from agentbus import identity  # noqa: PLC0415  # each command imports what it needs, and no more
 
-        status = identity.run(arguments[1:])
-        if status is not None:
-            return status
+        if identity.run(arguments[1:]) is not None:
+            return
     elif arguments[:1] == ["mcp"] and len(config := _parse_config(arguments[1:])) == 1:
         from agentbus import service, stdio  # noqa: PLC0415  # as above
 
@@ -28,7 +26,6 @@ def _run(arguments: list[str]) -> int:
     from agentbus import cli  # noqa: PLC0415  # as above
 
     cli.main()
-    return 0
 
 
 def _parse_config(arguments: list[str]) -> list[str | None]:
@@ -44,4 +41,4 @@ def _parse_config(arguments: list[str]) -> list[str | None]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from agentbus.errors import VALIDATION, BusError, render_value
-from agentbus.events import ChannelKind
+from agentbus.errors import VALIDATION, BusError, render_cut, render_value
+from agentbus.kinds import ChannelKind
 
 A = TypeVar("A", bound="Arguments")
 Seq = Annotated[int, Meta(ge=0)]
@@ -124,7 +124,7 @@ def parse(kind: type[A], raw: dict[str, Any]) -> A:
     try:
         return msgspec.convert(raw, kind)
     except msgspec.ValidationError as error:
-        raise _refuse(str(error), raw) from error
+        raise _refuse(kind, raw, str(error)) from error
 
 
 def _require_text(raw: dict[str, Any]) -> None:
@@ -139,18 +139,30 @@ def _require_text(raw: dict[str, Any]) -> None:
             ) from None
 
 
-def _refuse(text: str, raw: dict[str, Any]) -> BusError:
-    """Msgspec's sentence as ours: ``Expected `int`, got `str` - at `$.count```."""
+_EXPECTED = re.compile(r"Expected `(\w+)`(?:, got `\w+`)?( >= \d+)? - at `\$\.\w+(.*)`")
+_WORDS = {"int": "a whole number", "str": "text", "bool": "true or false", "array": "a list", "object": "an object"}
+
+
+def _refuse(kind: type[Arguments], raw: dict[str, Any], text: str) -> BusError:
+    """Msgspec's sentence, as ``Expected `int`, got `str` - at `$.count```, in words that a caller can act on."""
     missing = re.fullmatch(r"Object missing required field `(\w+)`", text)
     if missing:
-        register = ': call register first and pass the "as" it returned' if missing[1] == "as" else ""
-        return BusError(VALIDATION, f'argument "{missing[1]}" is missing{register}')
-    what, _, path = text.partition(" - at `$.")
-    name = re.split(r"[.\[`]", path)[0]
-    return BusError(
-        VALIDATION,
-        f'argument "{name}" is {render_value(raw.get(name))}: {what[0].lower()}{what[1:].replace("`", "")}',
-    )
+        next_step = 'call register first and pass the "as" it returned' if missing[1] == "as" else "pass it"
+        return BusError(VALIDATION, f'argument "{missing[1]}" is missing: {next_step}')
+    name = re.split(r"[.\[`]", text.partition("`$.")[2])[0]
+    value = raw[name]
+    shown = render_value(value) if isinstance(value, str) else render_cut(msgspec.json.encode(value).decode())
+    return BusError(VALIDATION, f'argument "{name}" is {shown}: {_allowed(kind, name, text)}')
+
+
+def _allowed(kind: type[Arguments], name: str, text: str) -> str:
+    words = schema(kind)["properties"][name].get("enum")
+    if words:
+        return f"it must be {' or '.join(map(render_value, words))}"
+    expected = _EXPECTED.fullmatch(text)
+    assert expected is not None, text  # noqa: S101  # tools take no other types
+    within = "each value in it" if expected[3] else "it"
+    return f"{within} must be {_WORDS[expected[1]]}{expected[2] or ''}"
 
 
 def schema(kind: type[Arguments]) -> dict[str, Any]:

@@ -6,27 +6,28 @@ short mutex guards the State; it is never held while waiting for the writer lock
 
 from __future__ import annotations
 
-import secrets
+import os
 import threading
 import time
+from collections.abc import Callable
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from msgspec import Struct
 
 from agentbus import wire
-from agentbus.commands import Command, Decision, EndSessions, Facts, Policy, R, Receive, Register
+from agentbus.commands import Command, EndSessions, Facts, Policy, R, Receive, Register
+from agentbus.control import Cancelled, Control
 from agentbus.decide import decide
-from agentbus.errors import BUSY, BusError
-from agentbus.events import DEFAULT_CHANNELS, Active, Delivered, MemoryEdited, Posted
+from agentbus.events import DEFAULT_CHANNELS, Active, AnyEvent, Delivered, MemoryEdited, Posted
 from agentbus.fold import FoldError, fold
-from agentbus.limits import CATCH_UP_LINES_MAX, COMMAND_DEADLINE_S
+from agentbus.limits import CATCH_UP_LINES_MAX, COMMAND_DEADLINE_S, LOCKED_WAIT_S
 from agentbus.results import Body
 from agentbus.state import State
 from journal import BusyError, ReplacedError, UnwritableError, parse_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from agentbus.owners import Owners
     from agentbus.queries import Located
@@ -38,46 +39,32 @@ FIRST_EVENTS = wire.encode(DEFAULT_CHANNELS)
 """Line 2 of a new journal."""
 
 
-class Cancelled(Exception):  # noqa: N818  # the caller went away; no error
-    """The call was cancelled before it wrote anything, and never will."""
-
-
-class Control:
-    """One call's line to the door it came through.
-
-    Attributes:
-        cancelled: the caller does not want the answer any more.
-        progress: called by a waiting call with the seconds it has waited; None if nobody listens.
-    """
-
-    def __init__(self, bus: Interruptible, progress: Callable[[float], None] | None = None) -> None:
-        self.cancelled = False
-        self.progress = progress
-        self._bus = bus
-
-    def cancel(self) -> None:
-        """Ask the call to end. It either has committed already, or never will."""
-        self.cancelled = True
-        self._bus.interrupt()
-
-    def check(self) -> None:
-        """Raise Cancelled if the call was cancelled."""
-        if self.cancelled:
-            raise Cancelled
-
-
-class Interruptible(Protocol):
-    """What a cancelled call may be waiting in."""
-
-    def interrupt(self) -> None:
-        """Wake all who wait, so that they look whether they still should."""
-
-
-class Done(Struct, Generic[R], frozen=True):
-    """A command's result; ``seq`` is the commit's, None if nothing was written."""
+class Done(Struct, Generic[R, T], frozen=True):
+    """A command's result, what was asked with it, and the commit's seq; None if nothing was written."""
 
     result: R
+    seen: T
     seq: int | None
+
+
+class _Call(Struct, Generic[R, T], frozen=True):
+    """One command on its way, until ``deadline`` of time.monotonic()."""
+
+    command: Command[R]
+    question: Callable[[State, R], T]
+    control: Control
+    deadline: float
+
+
+class _Decided(Struct, Generic[R, T], frozen=True):
+    events: tuple[AnyEvent, ...]
+    result: R
+    seen: T
+
+    @property
+    def durable(self) -> bool:
+        """Whether "done" must rest on a flush: a batch or an idle look that a power cut takes is handed out again."""
+        return not all(isinstance(event, Delivered | Active) for event in self.events)
 
 
 class _NothingToWriteError(Exception):
@@ -85,7 +72,7 @@ class _NothingToWriteError(Exception):
 
 
 class _BehindError(Exception):
-    """Too many lines of others to fold under the writer lock: let go, catch up, try again."""
+    """The State could not be brought up to date quickly under the writer lock: let go, catch up, try again."""
 
 
 class Bus:
@@ -111,38 +98,38 @@ class Bus:
         Raises:
             JournalError: corrupt, unsupported, busy (the journal is still being folded).
         """
-        deadline = _deadline()
-        with self._caught_up(deadline):
+        with self._caught_up(_deadline()):
             return question(self._state)
 
     def bodies(self, wanted: Iterable[Located]) -> Iterator[Body]:
         """The bodies of these messages, read from the journal one by one.
 
         Raises:
-            BusError: busy; the journal's files were exchanged meanwhile.
+            ReplacedError: the journal's files were exchanged meanwhile; the next call folds anew.
         """
         for at in wanted:
-            try:
-                commit = self._journal.line_at(at.place, at.seq)
-            except ReplacedError as error:
-                self._start_anew()
-                raise BusError(
-                    BUSY, f"the journal was exchanged meanwhile ({error.cause}): call again", retryable=True
-                ) from error
-            yield _body(at, commit)
+            yield _body(at, self._journal.line_at(at.place, at.seq))
 
     def wait(self, after_seq: int, timeout_s: float, control: Control) -> None:
-        """Sleep until the journal has grown past ``after_seq``, the time is over, or the call was cancelled."""
+        """Sleep until the journal has grown past ``after_seq`` or the time is over.
+
+        Raises:
+            Cancelled: the call was cancelled, or the bus is being closed.
+        """
         self._journal.wait(after_seq, timeout_s, lambda: control.cancelled or self._closing)
-        if self._closing:
-            raise Cancelled
-        control.check()
+        self._check(control)
 
     def interrupt(self) -> None:
         """Wake the calls that wait, so that they look whether they were cancelled."""
         self._journal.interrupt()
 
-    def execute(self, command: Command[R], control: Control | None = None, deadline: float | None = None) -> Done[R]:
+    def execute(self, command: Command[R], control: Control | None = None) -> Done[R, None]:
+        """Decide a command and append what follows from it; see ``execute_and_ask``."""
+        return self.execute_and_ask(command, _nothing, control)
+
+    def execute_and_ask(
+        self, command: Command[R], question: Callable[[State, R], T], control: Control | None = None
+    ) -> Done[R, T]:
         """Decide a command and append what follows from it; durable when this returns.
 
         A command that turns out to write nothing takes no writer lock. What is answered still rests on a flush, but for
@@ -150,81 +137,96 @@ class Bus:
 
         Args:
             command: parsed, within its bounds.
+            question: of the State on which the command was decided, and of the result. Asked there because after the
+                commit nothing may come between, or fail with "nothing was written".
             control: the caller's; a cancel before the commit means that nothing is written.
-            deadline: of time.monotonic(); COMMAND_DEADLINE_S from now if None.
 
         Raises:
             BusError: a refusal; nothing was written.
             Cancelled: nothing was written.
             JournalError: says what was written.
         """
-        control = control or Control(self)
-        deadline = _deadline() if deadline is None else deadline
+        return self._execute(_Call(command, question, control or Control(self), _deadline()))
+
+    def _execute(self, call: _Call[R, T]) -> Done[R, T]:
         while True:
-            decision = self._look(command, deadline)
-            control.check()
-            if not decision.events:
-                return self._answer(decision, command, deadline)
+            self._check_call(call)
+            with self._caught_up(call.deadline):
+                # Decided again under the lock if it would write.
+                decided = self._decide(call, time.time_ns() // 1_000_000)
+            if not decided.events:
+                return self._answer(call, decided)
             try:
-                return self._commit(command, control, deadline)
+                return self._commit(call, flush=decided.durable)
             except (_BehindError, ReplacedError):
-                if time.monotonic() >= deadline:
+                if time.monotonic() >= call.deadline:
                     raise BusyError("the journal, which others write faster than it can be read,") from None
 
-    def _look(self, command: Command[R], deadline: float) -> Decision[R]:
-        """What the command would do now. Decided again under the lock if it would write."""
-        with self._caught_up(deadline):
-            return decide(self._state, command, self._facts(command, time.time_ns() // 1_000_000))
+    def _answer(self, call: _Call[R, T], decided: _Decided[R, T]) -> Done[R, T]:
+        """What needs no line; it may rest on lines of others that no flush of this process covers yet."""
+        if isinstance(call.command, Register):
+            self._hold()
+        if not isinstance(call.command, Receive):
+            self._journal.flush(call.deadline)
+        return Done(decided.result, decided.seen, None)
 
-    def _answer(self, decision: Decision[R], command: Command[R], deadline: float) -> Done[R]:
-        if not isinstance(command, Receive):
-            self._journal.flush(deadline)
-        return Done(decision.result, None)
-
-    def _commit(self, command: Command[R], control: Control, deadline: float) -> Done[R]:
-        decided: list[Decision[R]] = []
+    def _commit(self, call: _Call[R, T], *, flush: bool) -> Done[R, T]:
+        latest: list[_Decided[R, T]] = []
 
         def build(now: str) -> bytes:
-            control.check()
-            decided[:] = [self._decide_locked(command, parse_time(now), deadline)]
-            if not decided[0].events:
+            self._check_call(call)
+            latest[:] = [self._decide_locked(call, parse_time(now))]
+            if not latest[0].events:
                 raise _NothingToWriteError
-            return wire.encode(decided[0].events)
+            return wire.encode(latest[0].events)
 
-        if isinstance(command, Register):
-            self._hold()
         try:
-            appended = self._journal.commit(build, deadline=deadline, flush=False)
+            seq = self._journal.commit(build, deadline=call.deadline, flush=flush).seq
         except _NothingToWriteError:
-            return self._answer(decided[0], command, deadline)
-        if not all(isinstance(event, Delivered | Active) for event in decided[0].events):
-            self._journal.flush(deadline)
-        with self._caught_up(deadline):
-            return Done(decided[0].result, appended.seq)
+            return self._answer(call, latest[0])
+        return Done(latest[0].result, latest[0].seen, seq)
 
-    def _decide_locked(self, command: Command[R], time_ms: int, deadline: float) -> Decision[R]:
+    def _decide_locked(self, call: _Call[R, T], time_ms: int) -> _Decided[R, T]:
         """Under the writer lock: fold the few lines written meanwhile, then decide on what is true now."""
-        with self._held(deadline):
-            if not self._catch_up(CATCH_UP_LINES_MAX):
-                raise _BehindError
-            decision = decide(self._state, command, self._facts(command, time_ms))
-            if isinstance(command, Register):
+        register = isinstance(call.command, Register)
+        if register:
+            self._hold()
+        # Whoever has the State may be folding a long journal, or waiting for the very lock that is held here.
+        if not self._mutex.acquire(timeout=LOCKED_WAIT_S):
+            raise _BehindError
+        try:
+            self._catch_up(call.deadline, CATCH_UP_LINES_MAX)
+            decided = self._decide(call, time_ms)
+            if register:
                 self.owners.sweep({session.owner for session in self._state.sessions.values()})
-        return decision
+        finally:
+            self._mutex.release()
+        return decided
+
+    def _decide(self, call: _Call[R, T], time_ms: int) -> _Decided[R, T]:
+        gone: frozenset[str] = frozenset()
+        if isinstance(call.command, Register):
+            gone = self.owners.gone(session.owner for session in self._state.sessions.values())
+        facts = Facts(time_ms, self.owners.token, os.urandom(6).hex(), self.policy, gone)
+        decision = decide(self._state, call.command, facts)
+        return _Decided(decision.events, decision.result, call.question(self._state, decision.result))
 
     def _hold(self) -> None:
-        """Become a live owner before the first register: from then on others look for this process's lock."""
+        """Be a live owner before the first register is written: from then on others look for this process's lock."""
         try:
             self.owners.hold()
         except OSError as error:
             raise UnwritableError(f"owner file: {error}") from error
         self._registered = True
 
-    def _facts(self, command: Command[R], time_ms: int) -> Facts:
-        gone: frozenset[str] = frozenset()
-        if isinstance(command, Register):
-            gone = self.owners.gone(session.owner for session in self._state.sessions.values())
-        return Facts(time_ms, self.owners.token, secrets.token_hex(6), self.policy, gone)
+    def _check_call(self, call: _Call[R, T]) -> None:
+        if not isinstance(call.command, EndSessions):
+            self._check(call.control)
+
+    def _check(self, control: Control) -> None:
+        control.check()
+        if self._closing:
+            raise Cancelled
 
     def warm(self) -> None:
         """Fold the journal, however long that takes; the calls that follow find a State that is ready.
@@ -236,7 +238,7 @@ class Bus:
             pass
 
     def close(self, deadline: float) -> None:
-        """End this process's sessions if it can by the deadline, and let everything go. Waiting calls end as cancelled.
+        """End this process's sessions if it can by the deadline, and let everything go. Other calls end as cancelled.
 
         Raises:
             JournalError: the sessions could not be ended; others will find them gone, for their owner's lock is.
@@ -245,55 +247,60 @@ class Bus:
         self.interrupt()
         try:
             if self._registered:
-                self.execute(EndSessions(), deadline=deadline)
+                self._execute(_Call(EndSessions(), _nothing, Control(self), deadline))
         finally:
             self.owners.release()
             self._journal.close()
 
     @contextmanager
-    def _held(self, deadline: float) -> Iterator[None]:
-        """The State's mutex. Long only while a process folds a long journal for the first time."""
-        timeout = max(0.0, min(deadline - time.monotonic(), threading.TIMEOUT_MAX))
-        if not self._mutex.acquire(timeout=timeout):
+    def _caught_up(self, deadline: float) -> Iterator[None]:
+        """Hold the State's mutex, and the State up to date. Long only while a process folds a long journal."""
+        if not self._mutex.acquire(timeout=max(0.0, min(deadline - time.monotonic(), threading.TIMEOUT_MAX))):
             raise BusyError("the journal, which is still being read,")
         try:
+            try:
+                self._catch_up(deadline)
+            except ReplacedError:
+                self._state = State()
+                self._catch_up(deadline)
             yield
         finally:
             self._mutex.release()
 
-    @contextmanager
-    def _caught_up(self, deadline: float) -> Iterator[None]:
-        with self._held(deadline):
-            try:
-                self._catch_up()
-            except ReplacedError:
-                self._state = State()
-                self._catch_up()
-            yield
+    def _catch_up(self, deadline: float, lines_max: float = float("inf")) -> None:
+        """Fold what stands in the journal beyond the State. Whatever it raises, what was folded is kept.
 
-    def _catch_up(self, lines_max: float = float("inf")) -> bool:
-        """Fold what stands in the journal beyond the State; false if more than ``lines_max`` lines did."""
+        Raises:
+            _BehindError: that is more than ``lines_max`` lines.
+            BusyError: it takes too long; the next call goes on from here.
+        """
         for lines, commit in enumerate(self._journal.read(self._state.last_seq)):
             if lines >= lines_max:
-                return False
+                raise _BehindError
+            if time.monotonic() >= deadline:
+                raise BusyError("the journal, which is still being read,")
             self._fold(commit)
-        return True
 
     def _fold(self, commit: Commit) -> None:
         try:
-            fold(self._state, commit, wire.decode(commit.events))
-        except (wire.MalformedError, FoldError) as error:
-            # The State may hold half of the line: it is of no further use.
-            self._state = State()
+            events = wire.decode(commit.events)
+        except wire.MalformedError as error:
             raise self._journal.corrupt_at(commit, error.cause) from error
-
-    def _start_anew(self) -> None:
-        with self._held(_deadline()):
-            self._state = State()
+        try:
+            fold(self._state, commit, events)
+        except BaseException as error:
+            self._state = State()  # half of a line must not be taken for the whole
+            if isinstance(error, FoldError):
+                raise self._journal.corrupt_at(commit, error.cause) from error
+            raise
 
 
 def _deadline() -> float:
     return time.monotonic() + COMMAND_DEADLINE_S
+
+
+def _nothing(state: State, result: object) -> None:
+    """No question."""
 
 
 def _body(at: Located, commit: Commit) -> Body:

@@ -6,7 +6,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from agentbus import arguments as args
 from agentbus import commands as cmd
@@ -15,6 +15,7 @@ from agentbus import search as lookup
 from agentbus.decide.channels import require_channel
 from agentbus.decide.sessions import require_session
 from agentbus.errors import BUSY, NOT_FOUND, VALIDATION, BusError
+from agentbus.kinds import MEMORY
 from agentbus.limits import (
     FILTER_ENTRIES_MAX,
     HISTORY_COUNT_MAX,
@@ -26,16 +27,37 @@ from agentbus.limits import (
     SEARCH_TIME_S,
     WAIT_SLICE_S,
 )
+from agentbus.refusals import unsynced
+from journal import UnsyncedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from agentbus.bus import Control
+    from agentbus.control import Control
     from agentbus.host import Host
     from agentbus.state import State
 
 Result = dict[str, Any]
 T = TypeVar("T")
+
+
+def run(name: str, given: Any, host: Host, control: Control, *, repeatable: bool) -> Result:  # noqa: ANN401  # by name
+    """What the tool of this name does with its checked arguments.
+
+    Args:
+        name: in the tool table.
+        given: of the struct that the table names.
+        host: whose call it is.
+        control: the call's.
+        repeatable: the call may be repeated after an unknown outcome without doing anything twice.
+
+    Raises:
+        BusError, JournalError, Cancelled
+    """
+    try:
+        return _CALLS[name](given, host, control)
+    except UnsyncedError as error:
+        raise unsynced(error, retryable=repeatable) from error
 
 
 def register(given: args.RegisterArguments, host: Host, control: Control) -> Result:
@@ -51,9 +73,9 @@ def register(given: args.RegisterArguments, host: Host, control: Control) -> Res
         channels=tuple(file.channels),
         failed=dict(file.failed),
     )
-    done = host.bus.execute(command, control).result
-    record: Result = {"as": done.as_, "resumed": done.resumed}
-    record["pending"] = host.bus.ask(lambda state: queries.pending(state, done.as_))
+    executed = host.bus.execute_and_ask(command, _pending, control)
+    done = executed.result
+    record: Result = {"as": done.as_, "resumed": done.resumed, "pending": executed.seen}
     record["subscribed"] = done.subscribed
     if done.failed:
         record["subscribe_failed"] = done.failed
@@ -62,18 +84,23 @@ def register(given: args.RegisterArguments, host: Host, control: Control) -> Res
     return record | ({"already": True} if done.already else {})
 
 
+def _pending(state: State, done: cmd.RegisterResult) -> list[Result]:
+    """What waits in the subscriptions that this register keeps: those it makes begin at now."""
+    dropped = {gone.channel for gone in done.expired}
+    rows = queries.pending(state, done.as_) if done.resumed else []
+    return [row for row in rows if row["channel"] not in dropped]
+
+
 def create_channel(given: args.CreateChannelArguments, host: Host, control: Control) -> Result:
     """Make a channel, once."""
-    command = cmd.CreateChannel(
-        as_=names.parse_display_name(given.as_), channel=names.parse_channel_name(given.name), kind=given.kind
-    )
+    command = cmd.CreateChannel(as_=_identity(given), channel=names.parse_channel_name(given.name), kind=given.kind)
     done = host.bus.execute(command, control).result
     return {"channel": done.channel, "kind": done.kind, "created": done.created}
 
 
 def list_channels(given: args.SessionArguments, host: Host, _: Control) -> Result:
     """Every channel, as far as a result holds them."""
-    rows = _ask(given, host, lambda state: queries.channel_rows(state, given.as_))
+    rows = _ask(given, host, lambda state: queries.channel_rows(state, _identity(given)))
     kept, cut = results.fit(rows[:LIST_ENTRIES_MAX], _room(host))
     return {"channels": kept, "truncated": cut or len(rows) > LIST_ENTRIES_MAX}
 
@@ -81,7 +108,7 @@ def list_channels(given: args.SessionArguments, host: Host, _: Control) -> Resul
 def subscribe(given: args.SubscribeArguments, host: Host, control: Control) -> Result:
     """Subscribe; with ``persistent`` also in the repository's file."""
     channel = names.parse_channel_name(given.channel)
-    command = cmd.Subscribe(as_=names.parse_display_name(given.as_), channel=channel, oldest=given.from_ == "oldest")
+    command = cmd.Subscribe(as_=_identity(given), channel=channel, oldest=given.from_ == "oldest")
     already = host.bus.execute(command, control).result.already
     record: Result = {"subscribed": channel} | ({"already": True} if already else {})
     return record | (_persist(host, repoconfig.add_channel, channel) if given.persistent else {})
@@ -90,7 +117,7 @@ def subscribe(given: args.SubscribeArguments, host: Host, control: Control) -> R
 def unsubscribe(given: args.UnsubscribeArguments, host: Host, control: Control) -> Result:
     """Unsubscribe; with ``persistent`` also in the repository's file."""
     channel = names.parse_channel_name(given.channel)
-    host.bus.execute(cmd.Unsubscribe(as_=names.parse_display_name(given.as_), channel=channel), control)
+    host.bus.execute(cmd.Unsubscribe(as_=_identity(given), channel=channel), control)
     record: Result = {"unsubscribed": channel}
     return record | (_persist(host, repoconfig.remove_channel, channel) if given.persistent else {})
 
@@ -106,16 +133,17 @@ def _persist(host: Host, edit: Callable[[str, str], object], channel: str) -> Re
 
 def post(given: args.PostArguments, host: Host, control: Control) -> Result:
     """Post, and say who will see it."""
-    done = host.bus.execute(_post_command(given), control)
-    post = done.result
+    command = _post_command(given)
+    done = host.bus.execute_and_ask(command, lambda state, _: _audience(state, command), control)
+    post, audience = done.result, done.seen
     record: Result = {"seq": post.seq if done.seq is None else done.seq}
-    listeners, owners, memory = host.bus.ask(lambda state: _audience(state, given))
-    if memory:
-        record["memory_id"] = post.memory_id if post.repeated else record["seq"]
-        record["revision"] = post.revision if post.repeated else 1
-    record["subscribers"] = len(listeners)
-    gone = host.bus.owners.gone(owners.values())
-    record["live"] = sum(owner not in gone for owner in owners.values())
+    if post.repeated and post.memory_id is not None:
+        record |= {"memory_id": post.memory_id, "revision": post.revision}
+    elif audience.memory and not post.repeated:
+        record["memory_id"] = done.seq
+    record["subscribers"] = audience.subscribers
+    gone = host.bus.owners.gone(audience.owners)
+    record["live"] = sum(owner not in gone for owner in audience.owners)
     record["addressed"] = list(post.addressed)
     return record | ({"repeated": True} if post.repeated else {})
 
@@ -135,7 +163,7 @@ def _post_command(given: args.PostArguments) -> cmd.Post:
             f'"idempotency_key" takes {size} bytes: it must take 1 to {KEY_BYTES_MAX}',
         )
     return cmd.Post(
-        as_=names.parse_display_name(given.as_),
+        as_=_identity(given),
         channel=names.parse_channel_name(given.channel),
         content=given.content,
         label=None if given.label is UNSET else names.parse_label(given.label),
@@ -145,35 +173,47 @@ def _post_command(given: args.PostArguments) -> cmd.Post:
     )
 
 
-def _audience(state: State, given: args.PostArguments) -> tuple[list[str], dict[str, str], bool]:
-    """Who else is subscribed, the owners of those who have a session, and whether it is a memory channel."""
-    channel = names.parse_channel_name(given.channel)
-    listeners = queries.subscribers(state, channel, given.as_)
-    owners = {name: state.sessions[name].owner for name in listeners if name in state.sessions}
-    return listeners, owners, channel in state.channels and state.channels[channel].kind == "memory"
+class _Audience(Struct, frozen=True):
+    """How many others are subscribed, the owners of those who have sessions, and whether the channel keeps memories."""
+
+    subscribers: int
+    owners: list[str]
+    memory: bool
+
+
+def _audience(state: State, command: cmd.Post) -> _Audience:
+    listeners = queries.subscribers(state, command.channel, command.as_)
+    owners = [state.sessions[name].owner for name in listeners if name in state.sessions]
+    channel = state.channels.get(command.channel)
+    return _Audience(len(listeners), owners, memory=channel is not None and channel.kind == MEMORY)
 
 
 def receive(given: args.ReceiveArguments, host: Host, control: Control) -> Result:
     """Ack, then hand out what is there, or wait for it."""
     command = _receive_command(given, host)
     started = time.monotonic()
-    ignored = False
+    ignored, progress_s = False, WAIT_SLICE_S
     while True:
-        seen = host.bus.ask(lambda state: state.last_seq)
-        result = host.bus.execute(command, control).result
+        done = host.bus.execute_and_ask(command, _handed_out, control)
+        result, (seen, found) = done.result, done.seen
         ignored = ignored or result.ack_ignored
         waited_s = time.monotonic() - started
-        left_s = given.wait_seconds - waited_s
-        if result.token is not None or command.count == 0 or left_s <= 0:
+        if result.token is not None or command.count == 0 or waited_s >= given.wait_seconds:
             break
-        if control.progress is not None and waited_s >= WAIT_SLICE_S:
-            control.progress(waited_s)
-        host.bus.wait(seen, min(left_s, WAIT_SLICE_S), control)
+        if waited_s >= progress_s:
+            progress_s = waited_s + WAIT_SLICE_S
+            if control.progress is not None:
+                control.progress(waited_s)
+        host.bus.wait(done.seq or seen, min(given.wait_seconds, progress_s) - waited_s, control)
         command = _without_ack(command)
-    at = host.bus.ask(lambda state: queries.locate(state, result.messages))
     now = _now_ms()
-    messages = [results.message(body, now, given.as_) for body in host.bus.bodies(at)]
+    messages = [results.message(body, now, command.as_) for body in host.bus.bodies(found)]
     return results.receive(result, messages, ack_ignored=ignored)
+
+
+def _handed_out(state: State, result: cmd.ReceiveResult) -> tuple[int, list[queries.Located]]:
+    """How far this receive has seen, and where what it hands out lies."""
+    return state.last_seq, queries.locate(state, result.messages)
 
 
 def _receive_command(given: args.ReceiveArguments, host: Host) -> cmd.Receive:
@@ -197,7 +237,7 @@ def _receive_command(given: args.ReceiveArguments, host: Host) -> cmd.Receive:
         )
         channels = tuple(names.parse_channel_name(name) for name in given.channels)
     return cmd.Receive(
-        as_=names.parse_display_name(given.as_),
+        as_=_identity(given),
         count=count,
         ack=_or_none(given.ack),
         channels=channels,
@@ -220,7 +260,7 @@ def history(given: args.HistoryArguments, host: Host, _: Control) -> Result:
 
     page = _ask(given, host, look)
     now = _now_ms()
-    messages = [results.message(body, now, given.as_) for body in host.bus.bodies(page.messages)]
+    messages = [results.message(body, now, _identity(given)) for body in host.bus.bodies(page.messages)]
     return {"messages": messages, "truncated": page.truncated}
 
 
@@ -264,6 +304,7 @@ def _hits(
             raise BusError(
                 BUSY,
                 f"{len(found)} texts are too many to read in time: narrow the search by channel or since",
+                retryable=True,
             )
         match = lookup.match(words, body.event.content)
         if match is not None:
@@ -294,13 +335,17 @@ def discover(given: args.SessionArguments, host: Host, _: Control) -> Result:
 
 def _ask(given: args.SessionArguments, host: Host, question: Callable[[State], T]) -> T:
     """A question of a registered session."""
-    identity = names.parse_display_name(given.as_)
+    identity = _identity(given)
 
     def asked(state: State) -> T:
         require_session(state, identity, host.bus.owners.token)
         return question(state)
 
     return host.bus.ask(asked)
+
+
+def _identity(given: args.SessionArguments) -> names.AgentName:
+    return names.parse_display_name(given.as_)
 
 
 def _require(holds: bool, message: str) -> None:  # noqa: FBT001  # reads as a sentence
@@ -322,3 +367,18 @@ def _room(host: Host) -> int:
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+_CALLS: dict[str, Callable[[Any, Host, Control], Result]] = {
+    "register": register,
+    "create_channel": create_channel,
+    "list_channels": list_channels,
+    "subscribe": subscribe,
+    "unsubscribe": unsubscribe,
+    "post": post,
+    "receive": receive,
+    "history": history,
+    "search": search,
+    "get_memory": get_memory,
+    "discover": discover,
+}

@@ -10,7 +10,8 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct, field
 
-from agentbus.events import AnyEvent, ChannelKind, Expired, Gap
+from agentbus.events import AnyEvent, Expired, Gap
+from agentbus.kinds import ChannelKind
 from agentbus.names import AgentName, ChannelName
 
 R = TypeVar("R")

@@ -118,7 +118,7 @@ def _parse_value(file: str | None, key: str, value: object) -> object:
         return value  # checked by _parse_directory
     try:
         return msgspec.convert(value, kind, strict=True)
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, UnicodeEncodeError):  # the latter for half a surrogate
         shown = _render_json(value)
         raise SettingsError(f"{file}: {key} must be {_render_allowed(kind)}, not {shown}") from None
 

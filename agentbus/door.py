@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeAlias
 
-    from agentbus.bus import Control
+    from agentbus.control import Control
     from agentbus.methods import Methods
 
     Answer: TypeAlias = Callable[[bytes | None], None]  # None: this request gets no answer

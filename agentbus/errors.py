@@ -53,8 +53,11 @@ class BusError(Exception):
 
 def render_value(value: object) -> str:
     """A caller's value for an error message: quoted, on one line, encodable, cut to ERROR_VALUE_CHARS_MAX."""
-    text = value if isinstance(value, str) else repr(value)
+    return f'"{render_cut(value)}"' if isinstance(value, str) else render_cut(repr(value))
+
+
+def render_cut(text: str) -> str:
+    """Text for an error message, not quoted: on one line, encodable, cut to ERROR_VALUE_CHARS_MAX."""
     if len(text) > ERROR_VALUE_CHARS_MAX:
         text = text[:ERROR_VALUE_CHARS_MAX] + "…"
-    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
-    return f'"{shown}"' if isinstance(value, str) else shown
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

@@ -12,10 +12,7 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-ChannelKind = Literal["ordinary", "memory"]
-
-ORDINARY: ChannelKind = "ordinary"
-MEMORY: ChannelKind = "memory"
+from agentbus.kinds import MEMORY, ORDINARY, ChannelKind
 
 _RENAME = {"as_": "as", "from_": "from"}
 
@@ -70,14 +67,14 @@ class ChannelCreated(Event, frozen=True, gc=False, tag="channel_created"):
     as_: str | UnsetType = UNSET
 
 
-class Registered(Event, frozen=True, gc=False, tag="registered"):
+class Registered(Event, frozen=True, gc=False, kw_only=True, tag="registered"):
     """A session: a live identity held by one server process, its owner."""
 
     as_: str
     owner: str
     name: str
-    context: str
     parent: str | UnsetType = UNSET
+    context: str
     client: str | UnsetType = UNSET
 
 
@@ -118,26 +115,26 @@ class Posted(Event, frozen=True, gc=False, tag="posted"):
     key: str | UnsetType = UNSET
 
 
-class MemoryEdited(Event, frozen=True, gc=False, tag="memory_edited"):
+class MemoryEdited(Event, frozen=True, gc=False, kw_only=True, tag="memory_edited"):
     """A new revision of memory ``id`` at this commit's seq; ``replaces`` is the revision it takes the place of."""
 
     as_: str
     id: int
     content: str
     context: str
-    replaces: int
     label: str | UnsetType = UNSET
     metadata: dict[str, str] | UnsetType = UNSET
     key: str | UnsetType = UNSET
+    replaces: int
 
 
-class MemoryDeleted(Event, frozen=True, gc=False, tag="memory_deleted"):
+class MemoryDeleted(Event, frozen=True, gc=False, kw_only=True, tag="memory_deleted"):
     """Memory ``id`` has no live revision any more; ``replaces`` is the one it had."""
 
     as_: str
     id: int
-    replaces: int
     key: str | UnsetType = UNSET
+    replaces: int
 
 
 class Delivered(Event, frozen=True, gc=False, tag="delivered"):
@@ -185,15 +182,15 @@ class Reset(Event, frozen=True, gc=False, tag="reset"):
     by: str
 
 
-class Lost(Event, frozen=True, gc=False, tag="lost"):
+class Lost(Event, frozen=True, gc=False, kw_only=True, tag="lost"):
     """Stands where damaged commits ``first`` to ``last`` stood; of the journal, written by repair only."""
 
     first: int
     last: int
     bytes: int
+    sha256: str | UnsetType = UNSET
     next_prev: str | None
     reason: Literal["damage", "redacted"]
-    sha256: str | UnsetType = UNSET
 
 
 class Repaired(Event, frozen=True, gc=False, tag="repaired"):

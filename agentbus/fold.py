@@ -8,6 +8,7 @@ then it is counted in ``State.orphans``.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from msgspec import UNSET, Struct
 
 from agentbus import events as ev
 from agentbus.addressing import Identities
+from agentbus.kinds import MEMORY, ORDINARY
 from agentbus.limits import RECEIPT_AGE_MS_MAX
 from agentbus.retained import Retained
 from agentbus.state import Batch, Channel, Memory, Receipt, Session, State, Subscription, addressed_by
@@ -43,9 +45,13 @@ def fold(state: State, commit: Commit, events: Sequence[AnyEvent]) -> None:
         events: wire.decode(commit.events).
 
     Raises:
-        FoldError: an event about something absent, with no lost line before; the State must not be used any more.
+        FoldError: an event about something absent, with no lost line before, or a time that is none; the State must
+            not be used any more.
     """
-    now = _Moment(commit.seq, _time_ms(commit.time), commit.time, commit.place)
+    try:
+        now = _Moment(commit.seq, _time_ms(commit.time), commit.time, commit.place)
+    except ValueError as error:
+        raise FoldError(f'the time "{commit.time}" is none') from error
     state.last_seq = commit.seq
     for event in events:
         _APPLY[type(event)](state, event, now)
@@ -85,7 +91,7 @@ def _channel(state: State, name: str, now: _Moment) -> Channel:
     channel = state.channels.get(name)
     if channel is None:
         _absent(state, now, f'channel "{name}" does not exist')
-        channel = state.channels[name] = Channel(name, ev.ORDINARY, Retained())
+        channel = state.channels[name] = Channel(name, ORDINARY, Retained())
     return channel
 
 
@@ -159,7 +165,7 @@ def _posted(state: State, event: ev.Posted, now: _Moment) -> None:
     if reply_to is not None or "@" in event.content:
         _address(state, event.as_, event.content, reply_to, seq)
     _retain(state, channel, event.as_, now)
-    if channel.kind == ev.MEMORY:
+    if channel.kind == MEMORY:
         state.memories[seq] = Memory(seq, event.channel, seq, 1)
         _keep_receipt(state, event, now, seq, 1)
     elif event.key is not UNSET:
@@ -168,7 +174,7 @@ def _posted(state: State, event: ev.Posted, now: _Moment) -> None:
 
 def _address(state: State, author: str, content: str, reply_to: int | None, seq: int) -> None:
     if reply_to is not None:
-        state.replies[seq] = reply_to
+        state.replies[seq] = state.revised.get(reply_to, reply_to)
     addressed = addressed_by(state, author, content, reply_to)
     if addressed:
         state.addressed[seq] = addressed
@@ -182,11 +188,9 @@ def _retain(state: State, channel: Channel, author: str, now: _Moment) -> None:
 def _keep_receipt(state: State, event: ev.Keyed, now: _Moment, memory_id: int | None, revision: int | None) -> None:
     if event.key is UNSET:
         return
-    for old, receipt in list(state.receipts.items()):
-        # Oldest first. One that a clock stepping back left out of order only waits for its elders.
-        if now.time_ms - receipt.time_ms <= RECEIPT_AGE_MS_MAX:
-            break
-        del state.receipts[old]
+    # Oldest first. One that a clock stepping back left out of order only waits for its elders.
+    while state.receipts and now.time_ms - next(iter(state.receipts.values())).time_ms > RECEIPT_AGE_MS_MAX:
+        state.receipts.popitem(last=False)
     key = (event.as_, event.key)
     state.receipts.pop(key, None)
     state.receipts[key] = Receipt(now.time_ms, ev.payload_digest(event), now.seq, memory_id, revision)
@@ -300,15 +304,17 @@ def _note_evicted(state: State, identity: str, channel: Channel, before: int) ->
     batch = state.batches.get(identity)
     handed = batch.ends.get(channel.name, 0) if batch else 0
     after = max(subscription.cursor, handed)
-    seqs = [seq for seq, _ in _between(channel, after, before - 1, state.identities.find(identity))]
-    if seqs:
-        subscription.gaps.append(ev.Gap(channel.name, seqs[0], seqs[-1], len(seqs), "retention"))
+    retained, own = channel.retained, state.identities.find(identity)
+    count = retained.count_between(after, before, without=own)
+    if count:
+        first = retained.seqs[next(retained.walk(after, without=own))]
+        subscription.gaps.append(ev.Gap(channel.name, first, retained.last_before(before), count, "retention"))
 
 
 def _reset(state: State, event: ev.Reset, now: _Moment) -> None:  # noqa: ARG001  # one shape for all of _APPLY
     state.channels = {made.channel: Channel(made.channel, made.kind, Retained()) for made in ev.DEFAULT_CHANNELS}
     state.sessions, state.subscriptions, state.batches = {}, {}, {}
-    state.memories, state.receipts, state.identities = {}, {}, Identities()
+    state.memories, state.receipts, state.identities = {}, OrderedDict(), Identities()
     state.replies, state.addressed, state.revised = {}, {}, {}
     state.resets += 1
 

@@ -26,7 +26,8 @@ _FORMATS = {
 _WARNINGS_MAX = 20
 # The harness writes its JSON while Python starts. A pipe still empty then is most likely nobody's.
 _SILENT_STDIN_WAIT_S = 0.02
-_STDIN_WAIT_S = 0.1
+_NEXT_PIECE_WAIT_S = 0.1
+_STDIN_WAIT_S = 1.0
 
 
 def run(arguments: list[str]) -> int | None:
@@ -84,10 +85,10 @@ def _drain_stdin() -> None:
 def _read_away(descriptor: int) -> None:
     import select  # noqa: PLC0415 - only a hook's stdin needs it
 
-    start = time.monotonic()
+    deadline = time.monotonic() + _STDIN_WAIT_S
     wait_s = _SILENT_STDIN_WAIT_S
-    while (left_s := start + wait_s - time.monotonic()) > 0:
-        ready, _, _ = select.select([descriptor], [], [], left_s)
+    while time.monotonic() < deadline:
+        ready, _, _ = select.select([descriptor], [], [], wait_s)
         if not ready or not os.read(descriptor, 1 << 16):
             return
-        wait_s = _STDIN_WAIT_S
+        wait_s = _NEXT_PIECE_WAIT_S

@@ -17,6 +17,9 @@ COMMAND_DEADLINE_S = 5.0
 CATCH_UP_LINES_MAX = 1000
 """How many lines of other writers are folded under the writer lock; who is further behind lets go and reads first."""
 
+LOCKED_WAIT_S = 0.1
+"""How long a call waits for the State while it holds the writer lock, which keeps every other process from writing."""
+
 REQUEST_BYTES_MAX = 16 << 20
 """One request line on stdin: far above any legal call, so that only a broken client meets it."""
 
@@ -62,11 +65,11 @@ NEAREST_NAMES_MAX = 3
 SUFFIX_TRIES_MAX = 10_000
 """Live sessions that may hold one name, suffixes counted; more is a runaway launcher."""
 
-NOTICES_MAX = 50
-"""Gaps, and expired subscriptions, in one batch; the rest comes with the next one."""
-
 RESULT_FRAME_BYTES = 1024
-"""Room kept in a result for what is not messages: token, instruction, counts."""
+"""Room kept in a result for what is not messages: token, instruction, counts, where a search looked."""
+
+SEARCHED_NAMES_BYTES_MAX = 512
+"""Channels that a search names as looked into: within the frame."""
 
 SEARCH_TIME_S = 8.0
 """How long a search may read bodies before it says that it must be narrowed: no tool may take 10 s."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from agentbus import __version__, jsonrpc
+from agentbus.control import Cancelled, Control
 from agentbus.errors import INTERNAL, BusError, render_value
 from agentbus.limits import ERROR_VALUE_CHARS_MAX
 
@@ -112,8 +113,7 @@ class Methods:
         return {"description": _INIT_PROMPT["description"], "messages": [message]}
 
     def _call_tool(self, request: jsonrpc.Request, call: Call, notify: Notify) -> bytes | None:
-        from agentbus.bus import Cancelled, Control  # noqa: PLC0415  # heavy: initialize is answered without it
-        from journal import JournalError  # noqa: PLC0415  # as above
+        from journal import JournalError  # noqa: PLC0415  # heavy: initialize is answered without it
 
         table = self._service.table()
         name, arguments = _parse_call(request, table)

@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 import re
-import secrets
+import threading
 import weakref
 from typing import TYPE_CHECKING
 
@@ -30,24 +30,37 @@ class Owners:
     """
 
     def __init__(self, directory: Path) -> None:
-        """``directory`` is ``<data>/owners``; it is made at the first ``hold``."""
-        self.token = secrets.token_hex(12)
+        """``directory`` is ``<data>/owners``; the first ``hold`` makes it, in a data directory that is there."""
+        self.token = os.urandom(12).hex()
         self._directory = directory
         self._fd = -1
+        self._mutex = threading.Lock()
         # A forked child shares the lock with us and must not keep it when we die. Weakly: a hook is never taken back.
-        forget = weakref.WeakMethod(self.release)
-        os.register_at_fork(after_in_child=lambda: (release := forget()) and release())
+        forget = weakref.WeakMethod(self._after_fork)
+        os.register_at_fork(after_in_child=lambda: (method := forget()) and method())
+
+    def _after_fork(self) -> None:
+        """In the child: closing its copy leaves the parent's lock; the parent's threads, and their mutex, are gone."""
+        fd, self._fd = self._fd, -1
+        self._mutex = threading.Lock()
+        if fd >= 0:
+            os.close(fd)
 
     def hold(self) -> None:
-        """Make sure this process's own file is at its path and locked: others judge us by it.
+        """Make sure this process's own file is at its path and locked: others judge us by it. Any thread may call it.
 
         Raises:
             OSError: it cannot be made.
         """
-        if self._fd >= 0 and self._at_path():
-            return
-        self.release()
-        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with self._mutex:
+            if self._fd < 0 or not self._at_path():
+                self._let_go()
+                self._fd = self._make()
+
+    def _make(self) -> int:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(self._directory)
+        os.chmod(self._directory, 0o700)
         # Locked under another name first: nobody may ever find it at its path without its lock.
         temporary = self._directory / f"{self.token}.new"
         fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -59,7 +72,7 @@ class Owners:
         except BaseException:
             os.close(fd)
             raise
-        self._fd = fd
+        return fd
 
     def _at_path(self) -> bool:
         try:
@@ -77,7 +90,7 @@ class Owners:
             return False
         try:
             fd = os.open(self._path(owner), os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return False
         try:
             return not _lock(fd, shared=True)
@@ -112,7 +125,15 @@ class Owners:
 
     def release(self) -> None:
         """Let go: from here on this process counts as gone. Its file is left for the next sweep."""
+        with self._mutex:
+            self._let_go()
+
+    def _let_go(self) -> None:
         if self._fd >= 0:
+            import portalocker  # noqa: PLC0415  # as in _lock
+
+            # Closing is not enough: a child forked this instant still has a copy, and the lock with it.
+            portalocker.unlock(self._fd)
             os.close(self._fd)
             self._fd = -1
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from agentbus.events import MEMORY
-from agentbus.state import unread_messages
+from agentbus.kinds import MEMORY
+from agentbus.state import shown_bytes, unread_messages
 from journal import Place
 
 if TYPE_CHECKING:
@@ -79,12 +79,12 @@ def located(state: State, channel: Channel, index: int) -> Located:
 
 
 def locate(state: State, messages: Iterable[tuple[int, str]]) -> list[Located]:
-    """Those of the (seq, channel) messages that are retained."""
+    """Those of the (seq, channel) messages that are retained. A reset may have taken the channel itself."""
     found = []
     for seq, name in messages:
-        channel = state.channels[name]
-        index = channel.retained.find(seq)
-        if index is not None:
+        channel = state.channels.get(name)
+        index = None if channel is None else channel.retained.find(seq)
+        if channel is not None and index is not None:
             found.append(located(state, channel, index))
     return found
 
@@ -99,7 +99,7 @@ class Page(msgspec.Struct, frozen=True):
 def history(
     state: State, channel: Channel, *, before: int | None, after: int | None, count: int, bytes_max: int
 ) -> Page:
-    """At most ``count`` messages whose lines take at most ``bytes_max`` together; the one next to the anchor always.
+    """At most ``count`` messages that take at most ``bytes_max`` together; the one next to the anchor always.
 
     ``before`` and ``after`` are exclusive seqs. With ``after`` the page begins there and goes up; else it ends at
     ``before``, or at the newest message, and goes down.
@@ -111,7 +111,7 @@ def history(
     indexes = range(start, stop) if upwards else range(stop - 1, start - 1, -1)
     found: list[Located] = []
     for index in indexes[:count]:
-        bytes_max -= retained.line_bytes(index)
+        bytes_max -= shown_bytes(channel, index)
         if found and bytes_max < 0:
             break
         found.append(located(state, channel, index))

@@ -10,19 +10,21 @@ from typing import Any
 import journal
 from agentbus import errors
 from agentbus.errors import BusError
+from agentbus.visible import render_visible
 
 
 def render_error(error: BusError | journal.JournalError) -> dict[str, Any]:
-    """The envelope of a failure; the message ends with the next step."""
+    """The envelope of a failure; the message is one line, can be sent as UTF-8 and ends with the next step."""
     if isinstance(error, BusError):
         return {"code": error.code, "message": error.message, "retryable": error.retryable}
     code, next_step, retryable = _MEANINGS.get(type(error), (errors.INTERNAL, "see agentbus.log", False))
-    return {"code": code, "message": f"{error}: {next_step}", "retryable": retryable}
+    return {"code": code, "message": render_visible(f"{error}: {next_step}"), "retryable": retryable}
 
 
 def unsynced(error: journal.UnsyncedError, *, retryable: bool) -> BusError:
     """The refusal for a call whose outcome is unknown; retryable if doing it twice is the same as doing it once."""
-    return BusError(errors.UNSYNCED, f"{error}: {'call again' if retryable else _LOOK_FIRST}", retryable=retryable)
+    next_step = "call again" if retryable else _LOOK_FIRST
+    return BusError(errors.UNSYNCED, render_visible(f"{error}: {next_step}"), retryable=retryable)
 
 
 _LOOK_FIRST = "look whether it took effect before you call again, and pass an idempotency_key"
@@ -30,7 +32,7 @@ _LOOK_FIRST = "look whether it took effect before you call again, and pass an id
 _MEANINGS: dict[type[journal.JournalError], tuple[str, str, bool]] = {
     journal.BusyError: (errors.BUSY, "call again", True),
     journal.TooLargeError: (errors.VALIDATION, "send less at once", False),
-    journal.UnwritableError: (errors.CAPACITY_EXHAUSTED, "make room or mend it, then call again", True),
+    journal.UnwritableError: (errors.CAPACITY_EXHAUSTED, "make room or mend it, then call again", False),
     journal.UnsyncedError: (errors.UNSYNCED, _LOOK_FIRST, False),
     journal.CorruptError: (
         errors.CORRUPT,

@@ -4,7 +4,7 @@ One module for the command line and the server. Readers never fail: what is wron
 answer. Editors refuse what they do not understand, with line and column, and then leave every byte; keys and
 values that are not theirs keep their order and spelling. Imports only what starts fast; what editors need is
 imported when they run.
-Source: the design of persistent subscriptions, docs/persistent-subscriptions.md.
+Source: docs/reference.md, "The repository file".
 """
 
 from __future__ import annotations

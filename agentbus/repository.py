@@ -77,13 +77,16 @@ def read_regular(path: str, bytes_max: int) -> bytes:
         OSError: it cannot be read, is no regular file, or is longer than ``bytes_max``.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    with open(descriptor, "rb") as file:
+    try:
         mode = os.fstat(descriptor).st_mode
         if stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if not stat.S_ISREG(mode):
             raise OSError(errno.EINVAL, "not a regular file")
-        data = file.read(bytes_max + 1)
+        with open(descriptor, "rb", closefd=False) as file:
+            data = file.read(bytes_max + 1)
+    finally:
+        os.close(descriptor)
     if len(data) > bytes_max:
         raise OSError(errno.EFBIG, f"longer than {bytes_max} bytes")
     return data

@@ -5,12 +5,13 @@ A peer's text is always a JSON string value here; who wrote it, when and under w
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec import UNSET, Struct
 
 from agentbus.events import MemoryEdited, Posted
+from agentbus.limits import SEARCHED_NAMES_BYTES_MAX
 from agentbus.queries import Located
 from journal import format_time, parse_time
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from agentbus.commands import ReceiveResult
     from agentbus.search import Match, Scope
     from agentbus.state import Session
+
+T = TypeVar("T")
 
 
 class Body(Struct, frozen=True, gc=False):
@@ -105,9 +108,14 @@ def hit(body: Body, match: Match, now_ms: int) -> dict[str, Any]:
 
 
 def searched(channels: list[str], scope: Scope) -> dict[str, Any]:
-    """Where a search looked; ``since`` and ``until`` are null where it had no such bound."""
+    """Where a search looked; ``since`` and ``until`` are null where it had no such bound.
+
+    Of very many channels the first are named, and ``more_channels`` counts the rest.
+    """
     since, until = (None if ms is None else format_time(ms) for ms in (scope.since_ms, scope.until_ms))
-    return {"channels": channels, "since": since, "until": until}
+    named, cut = fit(channels, SEARCHED_NAMES_BYTES_MAX)
+    record = {"channels": named, "since": since, "until": until}
+    return record | ({"more_channels": len(channels) - len(named)} if cut else {})
 
 
 def session(held: Session) -> dict[str, Any]:
@@ -126,9 +134,9 @@ def receive(result: ReceiveResult, messages: list[dict[str, Any]], *, ack_ignore
     if ack_ignored:
         record["ack_ignored"] = True
     if result.gaps:
-        record["gaps"] = msgspec.to_builtins(result.gaps)
+        record["gaps"] = msgspec.to_builtins(list(result.gaps))
     if result.expired:
-        record["expired"] = msgspec.to_builtins(result.expired)
+        record["expired"] = msgspec.to_builtins(list(result.expired))
     record["more"] = result.more
     record["instruction"] = _instruction(result)
     return record
@@ -141,9 +149,9 @@ def _instruction(result: ReceiveResult) -> str:
     return f'Pass "{result.token}" as ack on your next receive{more}.'
 
 
-def fit(rows: Collection[dict[str, Any]], bytes_max: int) -> tuple[list[dict[str, Any]], bool]:
+def fit(rows: Collection[T], bytes_max: int) -> tuple[list[T], bool]:
     """The first rows that fit into a result of ``bytes_max`` bytes (one always does), and whether any were cut off."""
-    kept: list[dict[str, Any]] = []
+    kept: list[T] = []
     for row in rows:
         bytes_max -= encoded_bytes(row) + 1
         if kept and bytes_max < 0:

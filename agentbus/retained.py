@@ -29,7 +29,7 @@ class Retained:
     def __init__(self) -> None:
         self.seqs = array("Q")
         self.authors = array("L")
-        self.times = array("Q")
+        self.times = array("q")
         self._segments = array("Q")
         self._offsets = array("Q")
         self._line_bytes = array("L")

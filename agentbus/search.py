@@ -6,7 +6,7 @@ Plain and exact: every word is looked for literally in each candidate's text, wi
 from __future__ import annotations
 
 import unicodedata
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -27,14 +27,17 @@ if TYPE_CHECKING:
 
 _UNIT_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _EDGES = "\"'`()[]{}<>.,;:!?"
-# Han, kana, jamo (Hangul after decomposition) and their compatibility forms: scripts searched without word borders.
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Han, kana, Hangul and their compatibility forms: scripts searched without word borders.
 _CJK = (
     (0x1100, 0x11FF),
     (0x2E80, 0x30FF),
     (0x3130, 0x318F),
     (0x31C0, 0x9FFF),
     (0xA960, 0xA97F),
+    (0xAC00, 0xD7FF),
     (0xF900, 0xFAFF),
+    (0xFF66, 0xFFDC),
     (0x20000, 0x3FFFF),
 )
 
@@ -81,7 +84,7 @@ def parse_query(text: str) -> tuple[Word, ...]:
     words = []
     for part in text.split():
         bare = part.strip(_EDGES).rstrip("*").strip(_EDGES)
-        folded, _ = _fold(bare)
+        folded, _ = _fold(unicodedata.normalize("NFC", bare))
         if any(_is_searchable(char) for char in folded):
             words.append(Word(folded, prefix=part.rstrip(_EDGES).endswith("*")))
     if not words:
@@ -95,7 +98,7 @@ def parse_when(text: str, what: str, now_ms: int) -> int:
     Raises:
         BusError: validation; ``what`` names the argument.
     """
-    if text[:-1].isascii() and text[:-1].isdigit() and text[-1] in _UNIT_MS:
+    if len(text) < 10 and text[:-1].isascii() and text[:-1].isdigit() and text[-1] in _UNIT_MS:
         return max(0, now_ms - int(text[:-1]) * _UNIT_MS[text[-1]])
     try:
         moment = datetime.fromisoformat(text)
@@ -106,7 +109,7 @@ def parse_when(text: str, what: str, now_ms: int) -> int:
             VALIDATION,
             f'"{what}" {render_value(text)} is no time: give RFC 3339 with a zone, as 2026-09-09T08:00:00Z, or "2h"',
         )
-    return max(0, int(moment.timestamp() * 1000))
+    return max(0, (moment - _EPOCH) // timedelta(milliseconds=1))
 
 
 def render_cursor(after: After) -> str:
@@ -191,7 +194,8 @@ def _within(scope: Scope, time_ms: int) -> bool:
 
 
 def _root(state: State, seq: int) -> int:
-    """The message a thread began with. A reply's seq is above what it replies to, so this ends."""
+    """The message (of a memory: its id) a thread began with. A reply's seq is above what it replies to: this ends."""
+    seq = state.revised.get(seq, seq)
     while seq in state.replies:
         seq = state.replies[seq]
     return seq
@@ -199,6 +203,7 @@ def _root(state: State, seq: int) -> int:
 
 def match(words: tuple[Word, ...], text: str) -> Match | None:
     """What a text has of the words; None unless it holds every one."""
+    text = unicodedata.normalize("NFC", text)
     folded, origin = _fold(text)
     score = 0
     first: tuple[int, int] | None = None
@@ -240,7 +245,7 @@ def _is_searchable(char: str) -> bool:
 
 
 def _fold(text: str) -> tuple[str, list[int]]:
-    """The text without case, accents and composition, and for each of its characters the index it comes from.
+    """A text in NFC without case and accents, and for each character the index it comes from.
 
     The list is empty where every index is its own: plain ASCII, which most texts are.
     """
@@ -249,11 +254,16 @@ def _fold(text: str) -> tuple[str, list[int]]:
     folded: list[str] = []
     origin: list[int] = []
     for index, char in enumerate(text):
-        for part in unicodedata.normalize("NFD", unicodedata.normalize("NFD", char).casefold()):
-            if unicodedata.category(part) != "Mn":
-                folded.append(part)
-                origin.append(index)
+        parts = char.lower() if char.isascii() else _bare(char)
+        folded += parts
+        origin += [index] * len(parts)
     return "".join(folded), origin
+
+
+def _bare(char: str) -> str:
+    parts = unicodedata.normalize("NFD", unicodedata.normalize("NFD", char).casefold())
+    # Composed again, so that one Hangul syllable does not begin another.
+    return unicodedata.normalize("NFC", "".join(part for part in parts if unicodedata.category(part) != "Mn"))
 
 
 def _snippet(text: str, start: int, end: int) -> str:

@@ -7,7 +7,6 @@ called that needs it. It knows no protocol.
 from __future__ import annotations
 
 import os
-import sys
 import threading
 
 from agentbus.protocol import render_protocol, render_setup
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Protocol
 
-    from agentbus.bus import Control
+    from agentbus.control import Control
     from agentbus.errors import BusError
     from agentbus.host import Host
     from agentbus.log import Log
@@ -35,6 +34,9 @@ if TYPE_CHECKING:
 
         def render_error(self, error: BusError | JournalError, /) -> dict[str, Any]:
             """The envelope of a failure."""
+
+
+_STDERR = 2
 
 
 class Service:
@@ -82,16 +84,19 @@ class Service:
         return render_setup(identity(_directory())[0])
 
     def complain(self, text: str) -> None:
-        """Tell whoever reads stderr, mostly a harness's log, what keeps this server from working."""
-        sys.stderr.write(f"agentbus: {text}\n")
+        """Tell whoever reads stderr, mostly a harness's log, what keeps this server from working. Never raises."""
+        try:
+            os.write(_STDERR, f"agentbus: {text}\n".encode("utf-8", "replace"))
+        except OSError:  # nobody reads it
+            return
 
     def report(self, where: str, error: Exception) -> None:
-        """Log what failed and where, without the error's own words: they may quote a message."""
+        """Log what failed and where. Without the error's own words once the bus is open: they may quote a message."""
         import traceback  # noqa: PLC0415  # a quarter of the start-up budget, for what should never happen
 
         kind = type(error).__name__
         if self._opened is None:
-            self.complain(f"{kind} in {where}")
+            self.complain(f"{where}: {kind}: {error}")
         else:
             frames = "".join(traceback.format_tb(error.__traceback__))
             self._opened[1].error("failed", where=where, error=kind, traceback=frames)

@@ -5,10 +5,13 @@ The fold (fold.py) is the only code that writes to one; the rules (decide/) and 
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 from msgspec import Struct, field
 
 from agentbus.addressing import Identities
-from agentbus.events import ChannelKind, Expired, Gap
+from agentbus.events import Expired, Gap
+from agentbus.kinds import MEMORY, ChannelKind
 from agentbus.retained import Retained
 
 
@@ -76,8 +79,8 @@ class State:
     Attributes:
         sessions: by display name; subscriptions by display name and channel; batches by display name.
         memories: live ones, by id. ``revised`` leads from an edited one's live seq to its id.
-        receipts: by identity and idempotency key, oldest first.
-        replies: the seq each retained message replies to, where it does.
+        receipts: by identity and idempotency key; forgotten from the front, where the oldest are.
+        replies: the seq (of a memory: its id) each retained message replies to, where it does.
         addressed: the identities each retained message is addressed to, where there are any.
         orphans: (seq, what) of events that a lost line robbed of what they are about.
         lost: a lost line was met. resets: how many resets were.
@@ -91,7 +94,7 @@ class State:
         self.batches: dict[str, Batch] = {}
         self.memories: dict[int, Memory] = {}
         self.revised: dict[int, int] = {}
-        self.receipts: dict[tuple[str, str], Receipt] = {}
+        self.receipts: OrderedDict[tuple[str, str], Receipt] = OrderedDict()
         self.identities = Identities()
         self.replies: dict[int, int] = {}
         self.addressed: dict[int, tuple[str, ...]] = {}
@@ -128,6 +131,16 @@ def addressed_by(state: State, author: str, content: str, reply_to: int | None) 
     if reply_to is not None and (replied := state.author_of(reply_to)) is not None:
         names.append(replied)
     return tuple(dict.fromkeys(name for name in names if name != author))
+
+
+def shown_bytes(channel: Channel, index: int) -> int:
+    """At most how many bytes a message takes in a result.
+
+    Its line bounds that: what a line adds (pid, type, hash) outweighs what a result does (age, addressed, memory_id,
+    revision). But an edit's line does not name its channel. A name may double where JSON escapes it.
+    """
+    unnamed = 2 * len(channel.name.encode()) if channel.kind == MEMORY else 0
+    return channel.retained.line_bytes(index) + unnamed
 
 
 def unread_messages(state: State, identity: str, channel: str) -> int:

@@ -61,6 +61,7 @@ def serve(service: Service) -> NoReturn:
     door.cancel_calls()
     door.drain(time.monotonic() + ABANDON_S)
     service.close(time.monotonic() + CLOSE_S)
+    signal.setitimer(signal.ITIMER_REAL, 0)
     os._exit(0)  # at once: what others registered to run at exit might print, or wait for our threads
 
 
@@ -145,7 +146,7 @@ class Watch:
             if ready - {_STDIN}:
                 return
             if ready:
-                chunk = _read_stdin()
+                chunk = read_chunk(_STDIN)
                 if chunk == b"":
                     self.stdin_ended = True
                     return
@@ -156,17 +157,14 @@ class Watch:
 def _open_pidfd(pid: int) -> int | None:
     try:
         return os.pidfd_open(pid)
-    except (
-        AttributeError,
-        OSError,
-    ):  # not Linux, a sandbox, or a parent in another pid namespace
+    except (AttributeError, OSError):  # not Linux, a sandbox, or a parent in another pid namespace
         return None
 
 
-def _read_stdin() -> bytes | None:
-    """The bytes that wait; none at the end of whatever kind; None if another reader of stdin was faster."""
+def read_chunk(fd: int) -> bytes | None:
+    """The bytes that wait; none at the end of whatever kind; None if another reader of the same pipe was faster."""
     try:
-        return os.read(_STDIN, _CHUNK_BYTES)
+        return os.read(fd, _CHUNK_BYTES)
     except BlockingIOError:
         return None
     except OSError:

@@ -6,7 +6,8 @@ that does not fit is ``MalformedError``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
@@ -16,11 +17,18 @@ from journal import UnsupportedError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_decode = msgspec.json.Decoder(list[AnyEvent]).decode
+_decode = msgspec.json.Decoder(Annotated[list[AnyEvent], msgspec.Meta(min_length=1)]).decode
 _encoder = msgspec.json.Encoder()
 
-# How msgspec begins its sentence about a type, a field or a word of a closed list that is not among ours.
-_UNKNOWN = ("Invalid value", "Object contains unknown field", "Invalid enum value")
+# Msgspec's sentence about a type, a field or a word of a closed list that is not among ours.
+_UNKNOWN = re.compile(
+    r"(Invalid value|Object contains unknown field|Invalid enum value) ['`](.*)['`] - at `.*`", flags=re.DOTALL
+)
+_WHAT = {
+    "Invalid value": "event type",
+    "Object contains unknown field": "event field",
+    "Invalid enum value": "word in an event",
+}
 
 
 class MalformedError(Exception):
@@ -55,9 +63,9 @@ def decode(events: bytes) -> list[AnyEvent]:
     try:
         return _decode(events)
     except msgspec.ValidationError as error:
-        text = str(error)
-        if text.startswith(_UNKNOWN):
-            raise UnsupportedError("event", text, "events of format 1") from error
-        raise MalformedError(text) from error
+        unknown = _UNKNOWN.fullmatch(str(error))
+        if unknown:
+            raise UnsupportedError(_WHAT[unknown[1]], f'"{unknown[2]}"', "those of format 1") from error
+        raise MalformedError(str(error)) from error
     except msgspec.DecodeError as error:
         raise MalformedError(str(error)) from error

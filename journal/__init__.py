@@ -18,6 +18,7 @@ from journal.errors import (
 from journal.files import Files
 from journal.journal import SEGMENT_BYTES_MAX, Journal
 from journal.record import LINE_BYTES_MAX, Commit, Place
+from journal.verify import Fault, LostRange, Tail, Verdict, audit, verify, walk
 from journal.writer import Appended
 
 __all__ = [
@@ -27,17 +28,24 @@ __all__ = [
     "BusyError",
     "Commit",
     "CorruptError",
+    "Fault",
     "Files",
     "Journal",
     "JournalError",
+    "LostRange",
     "Place",
     "ReplacedError",
+    "Tail",
     "TooLargeError",
     "UnsupportedError",
     "UnsyncedError",
     "UnusableError",
     "UnwritableError",
+    "Verdict",
+    "audit",
     "format_time",
     "now",
     "parse_time",
+    "verify",
+    "walk",
 ]

@@ -19,9 +19,7 @@ def format_time(ms: int) -> str:
     """Milliseconds since 1970-01-01 UTC -> ``2026-09-09T08:00:07.049Z``. Such texts compare as times do."""
     second, rest = divmod(ms, 1000)
     t = time.gmtime(second)
-    return (
-        f"{t.tm_year:04d}-{t.tm_mon:02d}-{t.tm_mday:02d}T{t.tm_hour:02d}:{t.tm_min:02d}:{t.tm_sec:02d}.{rest:03d}Z"
-    )
+    return f"{t.tm_year:04d}-{t.tm_mon:02d}-{t.tm_mday:02d}T{t.tm_hour:02d}:{t.tm_min:02d}:{t.tm_sec:02d}.{rest:03d}Z"
 
 
 def parse_time(text: str) -> int:

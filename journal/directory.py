@@ -1,8 +1,8 @@
 """The directories a journal lives in: made private, and judged fit to lock and write in. Opens no file."""
-# ruff: noqa: PTH -- paths stay plain text down to the system calls in files.py
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import sys
@@ -65,10 +65,8 @@ def _make(path: str, files: Files) -> None:
         missing.append(path)
         path = os.path.dirname(path)
     for each in reversed(missing):
-        try:
+        with contextlib.suppress(FileExistsError):  # another process is as quick; its fsync may not be
             files.mkdir(each)
-        except FileExistsError:  # another process is as quick; its fsync may not be
-            pass
         files.fsync_directory(os.path.dirname(each))
 
 

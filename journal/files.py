@@ -2,7 +2,6 @@
 
 The first half are single system calls, which a test's subclass makes fail; the second half are built of them.
 """
-# ruff: noqa: PTH -- this is the seam to the system calls themselves; pathlib would hide which call is made
 
 from __future__ import annotations
 
@@ -100,36 +99,32 @@ class Files:
         if os.fstat(fd).st_mode & 0o777 != FILE_MODE:
             os.fchmod(fd, FILE_MODE)
 
-    def try_lock(self, fd: int, *, shared: bool = False) -> bool:
-        """Take the kernel's lock on an open file if it is free; whether it was."""
-        import portalocker  # noqa: PLC0415 -- costs more than all of start-up; needed from the first lock on
+    # The kernel's lock is flock, called by itself: a library's checks around it cost ten times the call, which every
+    # commit makes four times, and its import more than all the rest of a start.
 
-        mode = portalocker.LOCK_SH if shared else portalocker.LOCK_EX
+    def try_lock(self, fd: int) -> bool:
+        """Take the lock on an open file if it is free; whether it was."""
         try:
-            portalocker.lock(fd, mode | portalocker.LOCK_NB)
-        except portalocker.AlreadyLocked:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
             return False
-        except portalocker.LockException as error:
-            raise _system_error(error) from error
+        return True
+
+    def try_share(self, fd: int) -> bool:
+        """As `try_lock`, beside others who share."""
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
         return True
 
     def lock(self, fd: int) -> None:
-        """Wait for the kernel's lock on an open file, however long it takes."""
-        import portalocker  # noqa: PLC0415 -- as above
-
-        try:
-            portalocker.lock(fd, portalocker.LOCK_EX)
-        except portalocker.LockException as error:
-            raise _system_error(error) from error
+        """Wait for the lock on an open file, however long it takes."""
+        fcntl.flock(fd, fcntl.LOCK_EX)
 
     def unlock(self, fd: int) -> None:
-        """Give the kernel's lock back."""
-        import portalocker  # noqa: PLC0415 -- as above
-
-        try:
-            portalocker.unlock(fd)
-        except portalocker.LockException as error:
-            raise _system_error(error) from error
+        """Give the lock back."""
+        fcntl.flock(fd, fcntl.LOCK_UN)
 
     def append(self, fd: int, data: bytes, end: int) -> None:
         """All of ``data`` at the end of a file of ``end`` bytes opened for appending, or nothing.
@@ -187,9 +182,3 @@ class Files:
             self.fsync(fd)
         finally:
             self.close(fd)
-
-
-def _system_error(error: Exception) -> OSError:
-    """The system's own error inside a portalocker exception, whichever of its versions made it."""
-    inner = error.__cause__ or (error.args[0] if error.args else None)
-    return inner if isinstance(inner, OSError) else OSError(errno.ENOLCK, str(error))

@@ -16,7 +16,9 @@ from journal.files import render_cause
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-Point = tuple[int, int]  # segment, offset: the end of a line
+# The end of a line: how often the files were found replaced before, then segment and offset. What was flushed of files
+# that are gone lies before every line of those that came.
+Point = tuple[int, int, int]
 
 
 class FlushFailedError(Exception):
@@ -35,9 +37,9 @@ class Flusher:
     def __init__(self, flush: Callable[[Point], Point]) -> None:
         """Take the function that flushes all there is, at least up to a point, and returns how far that was."""
         self._flush = flush
-        self._turn = threading.Condition()
+        self._turn = threading.Condition(threading.Lock())
         self._in_flight = False
-        self._done: Point = (0, 0)
+        self._done: Point = (0, 0, 0)
         self.failure: FlushFailedError | None = None
 
     def confirm(self, point: Point, limit: float) -> None:

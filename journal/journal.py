@@ -3,22 +3,24 @@
 Any number of threads and processes may use one directory. Nothing is opened, made or read before the first call that
 needs it.
 """
-# ruff: noqa: PTH -- paths stay plain text down to the system calls in files.py
 
 from __future__ import annotations
 
 import contextlib
 import os
 import time
+import weakref
 from typing import TYPE_CHECKING, Final
 
-from journal import clock, directory
+import msgspec
+
+from journal import clock, directory, segment
 from journal.errors import BusyError, CorruptError, ReplacedError, UnusableError
 from journal.files import Files
 from journal.lock import WriterLock
 from journal.reader import Reader
 from journal.watch import Watch
-from journal.writer import SET_ASIDE, Appended, Settings, Writer, point
+from journal.writer import SET_ASIDE, Appended, Settings, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -66,6 +68,8 @@ class Journal:
         settings = Settings(first_events, by, segment_bytes_max)
         self._writer = Writer(self._reader, self._lock, files, settings)
         self._watch = Watch(self._directory)
+        forked = weakref.WeakMethod(self._after_fork)
+        os.register_at_fork(after_in_child=lambda: (method := forked()) and method())
 
     # --- reading
 
@@ -106,6 +110,13 @@ class Journal:
             ReplacedError: another line is there.
         """
         return self._reader.line_at(place, seq)
+
+    def corrupt_at(self, commit: Commit, cause: str) -> CorruptError:
+        """The error for a line that verifies and still makes no sense to whoever folds it. Only made, not raised."""
+        at = msgspec.structs.replace(
+            segment.start(commit.place.segment), offset=commit.place.offset, next_seq=commit.seq
+        )
+        return self._reader.corrupt(at, cause)
 
     def wait(self, after_seq: int, timeout_s: float, interrupted: Callable[[], bool]) -> bool:
         """Sleep until the journal has grown past ``after_seq``.
@@ -150,12 +161,15 @@ class Journal:
             CorruptError, UnsupportedError, ReplacedError: nothing was written; see `read`.
             UnsyncedError: the line may or may not be there, now or after a power cut.
         """
-        with self.locked(deadline), self._writer.opened(deadline):
+        self._acquire(deadline)
+        try:
+            self._writer.open(deadline)
             when = clock.now()
             appended = self._writer.append(when, build(when), deadline)
+            end = self._writer.end_point()
+        finally:
+            self._release()
         if flush:
-            place = appended.place
-            end = (place.segment, place.offset + place.line_bytes)
             self._writer.flusher.confirm(end, max(deadline, time.monotonic()) + _FLUSH_WAIT_S)
         return appended
 
@@ -168,13 +182,13 @@ class Journal:
             BusyError: a flush failed before, and the lock to make it good was not free by the deadline.
             UnsyncedError: it is not known to be durable.
         """
-        position = self._reader.memory.tail.position
-        if not position.seq:
+        end = self._writer.end_point()
+        if not self.last_seq:
             return
         if self._writer.flusher.failure is not None:
             with self.locked(deadline):
                 self._writer.make_good(deadline)
-        self._writer.flusher.confirm(point(position), deadline)
+        self._writer.flusher.confirm(end, deadline)
 
     @contextlib.contextmanager
     def locked(self, deadline: float) -> Iterator[None]:
@@ -183,28 +197,43 @@ class Journal:
         Raises:
             BusyError, UnusableError, UnwritableError: nothing was done.
         """
+        self._acquire(deadline)
+        try:
+            yield
+        finally:
+            self._release()
+
+    def _acquire(self, deadline: float) -> None:
         if self._read_only:
             raise UnusableError(self._directory, "this journal was opened only to read")
-        if not self._prepared or not os.path.isdir(self._directory):
-            directory.prepare(self._directory, self._files, allow_network=self._allow_network)
-            self._prepared = True
-        with self._lock.hold(deadline):
-            yield
+        if self._prepared:
+            try:
+                self._lock.acquire(deadline)
+            except UnusableError:
+                if os.path.isdir(self._directory):
+                    raise
+            else:
+                return
+        directory.prepare(self._directory, self._files, allow_network=self._allow_network)
+        self._prepared = True
+        self._lock.acquire(deadline)
+
+    def _release(self) -> None:
+        try:
+            self._writer.release()
+        finally:
+            self._lock.release()
 
     # --- what was never acknowledged
 
     def torn_bytes(self) -> int:
         """Bytes after the last line now: a torn tail, or a line that is being written. Reads on to know."""
-        position = self._reader.end().position
-        try:
-            return max(0, self._files.stat(self._reader.path(position.segment)).st_size - position.offset)
-        except FileNotFoundError:
-            return 0
+        return self._reader.bytes_after(self._reader.end()) if self.exists else 0
 
     def set_aside(self) -> list[str]:
         """Names of the pieces that mending and repair have taken out, in order of segment and offset."""
         try:
-            return sorted(self._files.listdir(os.path.join(self._directory, SET_ASIDE)))
+            return sorted(self._files.listdir(f"{self._directory}/{SET_ASIDE}"))
         except FileNotFoundError:
             return []
 
@@ -213,6 +242,13 @@ class Journal:
         self._watch.close()
         self._writer.close()
         self._lock.close()
+
+    def _after_fork(self) -> None:
+        """A child neither holds nor drops its parent's locks, and shares no descriptor with it."""
+        self._lock.after_fork()
+        self._writer.after_fork()
+        self._watch.after_fork()
+        self._reader.forget()
 
     def _has_grown(self, after_seq: int) -> bool:
         if self.last_seq > after_seq:

@@ -11,14 +11,13 @@ import contextlib
 import os
 import threading
 import time
-import weakref
 from typing import TYPE_CHECKING, Final
 
-from journal.errors import BusyError, UnsyncedError, UnusableError
+from journal.errors import BusyError, UnusableError
 from journal.files import render_cause
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from journal.files import Files
 
@@ -41,21 +40,20 @@ class WriterLock:
 
     def __init__(self, directory: str, files: Files) -> None:
         self._directory = directory
-        self._path = os.path.join(directory, NAME)
+        self._path = f"{directory}/{NAME}"
         self._files = files
         self._reset()
-        drop = weakref.WeakMethod(self._after_fork)
-        os.register_at_fork(after_in_child=lambda: (method := drop()) and method())
 
     def _reset(self) -> None:
         self._threads = threading.Lock()
         self._holder: int | None = None
-        self._turn = threading.Condition()
+        self._turn = threading.Condition(threading.Lock())
         self._worker: _Worker | None = None
         self._fd: int | None = None
+        self._identity = (0, 0)  # device and inode of the file that is open
 
-    def _after_fork(self) -> None:
-        """A child shares the descriptors' lock: it closes its copies, so that it can neither hold nor drop it."""
+    def after_fork(self) -> None:
+        """In a child, which shares the descriptors' lock: close its copies, so that it can neither hold nor drop it."""
         own = [self._fd] if self._fd is not None else []
         queued = [self._worker.fd] if self._worker is not None else []
         self._reset()
@@ -67,9 +65,8 @@ class WriterLock:
         """Whether the calling thread holds the lock."""
         return self._holder == threading.get_ident()
 
-    @contextlib.contextmanager
-    def hold(self, deadline: float) -> Iterator[None]:
-        """Hold the lock; not twice in one thread.
+    def acquire(self, deadline: float) -> None:
+        """Take the lock; not twice in one thread.
 
         Args:
             deadline: `time.monotonic()` by which it must be there.
@@ -81,27 +78,33 @@ class WriterLock:
         if not self._threads.acquire(timeout=max(0.0, deadline - time.monotonic())):
             raise BusyError("the writer lock (another call of this process)")
         try:
-            fd = self._take(deadline)
-            self._holder = threading.get_ident()
-            try:
-                yield
-            finally:
-                self._holder = None
-                self._release(fd)
+            self._take(deadline)
+        except BaseException:
+            self._threads.release()
+            raise
+        self._holder = threading.get_ident()
+
+    def release(self) -> None:
+        """Give the lock back."""
+        self._holder = None
+        try:
+            if self._fd is not None:
+                self._files.unlock(self._fd)
+        except OSError:
+            self._drop()  # the lock goes with the last descriptor
         finally:
             self._threads.release()
 
-    @contextlib.contextmanager
-    def hold_file(self, fd: int, deadline: float) -> Iterator[None]:
-        """Lock one more open file while the lock is held; somebody else has it only if the lock file was deleted."""
-        self._poll(fd, deadline, shared=False)
-        try:
-            yield
-        finally:
-            try:
-                self._files.unlock(fd)
-            except OSError as error:
-                raise UnsyncedError(f"a file stays locked: {render_cause(error)}") from error
+    def acquire_file(self, fd: int, deadline: float) -> None:
+        """Lock one more open file while the lock is held; somebody else has it only if the lock file was deleted.
+
+        Closing the file, or `Files.unlock`, gives it back.
+
+        Raises:
+            BusyError: it was not free by the deadline.
+            UnusableError: the filesystem has no locks.
+        """
+        self._poll(self._files.try_lock, fd, deadline)
 
     @contextlib.contextmanager
     def share(self, deadline: float) -> Iterator[None]:
@@ -112,7 +115,7 @@ class WriterLock:
             yield
             return
         try:
-            self._poll(fd, deadline, shared=True)
+            self._poll(self._files.try_share, fd, deadline)
             yield
         finally:
             self._files.close(fd)
@@ -122,19 +125,18 @@ class WriterLock:
         with self._threads:
             self._drop()
 
-    def _take(self, deadline: float) -> int:
+    def _take(self, deadline: float) -> None:
         while True:
-            if self._fd is None:
-                self._fd = self._open()
-            self._acquire(self._fd, deadline)
-            if self._is_at_path(self._fd):
-                return self._fd
+            fd = self._open() if self._fd is None else self._fd
+            self._acquire(fd, deadline)
+            if self._is_at_path():
+                return
             self._drop()  # and its lock with it
 
     def _acquire(self, fd: int, deadline: float) -> None:
         with self._turn:
             if self._worker is None:
-                if self._try(fd, shared=False):
+                if self._try(self._files.try_lock, fd):
                     return
                 self._worker = self._start_worker(fd)
             worker = self._worker
@@ -167,36 +169,34 @@ class WriterLock:
             self._files.close(worker.fd)
             self._turn.notify_all()
 
-    def _poll(self, fd: int, deadline: float, *, shared: bool) -> None:
-        while not self._try(fd, shared=shared):
+    def _poll(self, attempt: Callable[[int], bool], fd: int, deadline: float) -> None:
+        while not self._try(attempt, fd):
             if time.monotonic() >= deadline:
                 raise BusyError("a file of the journal")
             time.sleep(_POLL_S)
 
-    def _try(self, fd: int, *, shared: bool) -> bool:
+    def _try(self, attempt: Callable[[int], bool], fd: int) -> bool:
         try:
-            return self._files.try_lock(fd, shared=shared)
+            return attempt(fd)
         except OSError as error:
             raise self._unusable(error) from error
 
     def _open(self) -> int:
         try:
-            return self._files.open(self._path, os.O_RDWR | os.O_CREAT)
+            fd = self._fd = self._files.open(self._path, os.O_RDWR | os.O_CREAT)
+            facts = self._files.fstat(fd)
         except OSError as error:
             raise self._unusable(error) from error
+        self._identity = (facts.st_dev, facts.st_ino)
+        return fd
 
-    def _is_at_path(self, fd: int) -> bool:
+    def _is_at_path(self) -> bool:
         """Whether the file locked is still the one others will find: a deleted lock file guards nothing."""
         try:
-            return os.path.samestat(self._files.stat(self._path), self._files.fstat(fd))
+            facts = self._files.stat(self._path)
         except OSError:
             return False
-
-    def _release(self, fd: int) -> None:
-        try:
-            self._files.unlock(fd)
-        except OSError:
-            self._drop()  # the lock goes with the last descriptor
+        return (facts.st_dev, facts.st_ino) == self._identity
 
     def _drop(self) -> None:
         with self._turn:

@@ -3,7 +3,6 @@
 Readers hold no lock. What was verified once is remembered as a few marks, so that reading on costs one look at the end;
 each start from a mark checks that the file is the one read before and still holds the line before it.
 """
-# ruff: noqa: PTH -- paths stay plain text down to the system calls in files.py
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from journal import record, segment
-from journal.errors import CorruptError, JournalError, ReplacedError, UnusableError
+from journal.errors import CorruptError, ReplacedError, UnusableError
 from journal.files import render_cause
 from journal.record import LINE_BYTES_MAX, BadLineError, Commit, Place
 from journal.segment import Position, Scan
@@ -29,6 +28,8 @@ if TYPE_CHECKING:
 
 _CHUNK_BYTES: Final = 1 << 20
 _MARKS_MAX: Final = 64  # one for each recent read and commit; enough for the threads of a process
+_TICK_NS: Final = 50_000_000  # kernels stamp files by a clock that ticks at least every 10 ms
+_COARSE_TICK_NS: Final = 3_000_000_000  # a time without a fraction may come from a filesystem that counts 2 seconds
 _SHARED_WAIT_S: Final = 5.0  # a writer holds the lock for milliseconds; one that is stopped is "busy"
 
 
@@ -46,7 +47,8 @@ _BEGINNING: Final = Mark(segment.start(1))
 class Memory:
     """What has been verified since the files were last found to be others."""
 
-    def __init__(self) -> None:
+    def __init__(self, epoch: int = 0) -> None:
+        self.epoch = epoch  # counts how often the files were found to be others
         self._marks: dict[int, Mark] = {}
         self._mutex = threading.Lock()
         self.tail = _BEGINNING  # the furthest mark
@@ -95,50 +97,84 @@ class Reader:
         self._files = files
         self._lock = lock
         self.memory = Memory()
+        self._listing: tuple[int, list[int]] = (-1, [])
+        self._settled: Mark | None = None
         self._replaced = False  # nothing but a read from 0 is answered until there was one
 
     def path(self, first_seq: int) -> str:
         """Path of a segment."""
-        return os.path.join(self.directory, segment.name(first_seq))
+        return f"{self.directory}/{first_seq:020d}.jsonl"
 
     def segments(self) -> list[int]:
-        """First seqs of the segments there are, in order."""
+        """First seqs of the segments there are, in order.
+
+        A listing is kept while the directory's time stands still, if it was made long enough after that time for
+        the next change to move it.
+        """
         try:
+            changed = self._files.stat(self.directory).st_mtime_ns
+            if self._listing[0] == changed:
+                return self._listing[1]
             names = self._files.listdir(self.directory)
         except FileNotFoundError:
             return []
         except OSError as error:
             raise self._unreadable(error) from error
-        return sorted(seq for text in names if (seq := segment.parse_name(text)) is not None)
+        found = sorted(seq for text in names if (seq := segment.parse_name(text)) is not None)
+        settled_ns = _TICK_NS if changed % 1_000_000_000 else _COARSE_TICK_NS
+        self._listing = (changed if time.time_ns() - changed > settled_ns else -1, found)
+        return found
 
     def read(self, after_seq: int) -> Iterator[Commit]:
         """Verified commits after ``after_seq``, up to the last LF; see `Journal.read`."""
         if after_seq == 0:
             self._replaced = False
-        elif self._replaced:
-            raise ReplacedError(self.directory, "it was found replaced since")
+        self.check_replaced()
+        settled = self._settled
+        if settled is not None and settled.position.seq == after_seq and self._lock.held_here:
+            return iter(())
+        return self._read(after_seq)
+
+    def check_replaced(self) -> None:
+        """Refuse to go on from what was read before the files were found replaced, until there was a read from 0."""
+        if self._replaced:
+            raise ReplacedError(self.directory, "it was found replaced")
+
+    def replaced(self, path: str, cause: str) -> ReplacedError:
+        """Forget all that was verified: the files are others."""
+        self.forget()
+        self._replaced = True
+        return ReplacedError(path, cause)
+
+    def forget(self) -> None:
+        """Start afresh."""
+        self.memory = Memory(self.memory.epoch + 1)
+
+    def _read(self, after_seq: int) -> Iterator[Commit]:
         memory = self.memory
         mark = self._starting_mark(memory, after_seq)
-        at = _BEGINNING
+        end = segment.start(after_seq + 1)
         while mark is not None:
-            with self._open(mark) as (fd, at):
+            fd, at = self._open(mark)
+            try:
                 # Asked before the scan: a segment that has a follower by now is final.
                 later = self._later(at.position)
                 for scanned in self._scans(fd, at.position, last=not later):
                     at = Mark(scanned.end, at.device, at.inode)
                     memory.add(at)
-                    if scanned.commits and scanned.commits[0].seq <= after_seq:
-                        yield from [commit for commit in scanned.commits if commit.seq > after_seq]
-                    else:
-                        yield from scanned.commits
-                memory.add(at)
+                    yield from _after(scanned.commits, after_seq)
+                if at is not mark:
+                    memory.add(at)
+                end = at.position
                 mark = self._following(fd, at) if later else None
-        if at.position.next_seq <= after_seq:
-            raise self._forget(self.directory, f"it ends at seq {at.position.next_seq - 1}, before {after_seq}")
+            finally:
+                self._files.close(fd)
+        if end.next_seq <= after_seq:
+            raise self.replaced(self.directory, f"it ends at seq {end.next_seq - 1}, before {after_seq}")
 
     def end(self) -> Mark:
         """Read on to the end and return it. Under the writer lock that is where the next line goes."""
-        for _ in self.read(self.memory.tail.position.seq):
+        for _ in self._read(self.memory.tail.position.seq):
             pass
         return self.memory.tail
 
@@ -148,7 +184,7 @@ class Reader:
         try:
             fd = self._files.open(path, os.O_RDONLY)
         except FileNotFoundError:
-            raise self._forget(path, "it is gone") from None
+            raise self.replaced(path, "it is gone") from None
         except OSError as error:
             raise self._unreadable(error) from error
         try:
@@ -160,13 +196,16 @@ class Reader:
                 return record.decode(line[:-1], None, place.segment, place.offset)
         except BadLineError:
             pass
-        raise self._forget(path, f"seq {seq} is not at byte {place.offset}")
+        raise self.replaced(path, f"seq {seq} is not at byte {place.offset}")
 
     def journal_id(self) -> str | None:
         """The journal's uuid from the last segment that begins with `segment_opened`; None if none does."""
         for first in reversed(self.segments()):
-            with self._open(Mark(segment.start(first))) as (fd, _):
+            fd, _ = self._open(Mark(segment.start(first)))
+            try:
                 line, feed, _ = self._pread(fd, LINE_BYTES_MAX, 0).partition(b"\n")
+            finally:
+                self._files.close(fd)
             opened = segment.parse_opened(record.decode(line, None).events) if feed else None
             if opened is not None:
                 return opened.journal
@@ -180,6 +219,30 @@ class Reader:
         """
         for _ in self._scans(fd, segment.start(first_seq), last=True):
             pass
+
+    def bytes_after(self, mark: Mark) -> int:
+        """Bytes in the mark's segment after it."""
+        fd, _ = self._open(mark)
+        try:
+            return max(0, self._fstat(fd).st_size - mark.position.offset)
+        finally:
+            self._files.close(fd)
+
+    def check_line_before(self, fd: int, position: Position) -> None:
+        """Make sure that an open segment still holds the line a position follows.
+
+        Raises:
+            ReplacedError: it does not.
+        """
+        if not position.offset:
+            return
+        length = record.TAIL_BYTES + 1
+        if self._pread(fd, length, position.offset - length) != b',"hash":"%b"}\n' % position.hash.encode():
+            raise self.replaced(self.path(position.segment), f"seq {position.seq} no longer ends where it did")
+
+    def settle(self, mark: Mark | None) -> None:
+        """The writer, under its locks, has seen that nothing follows ``mark``; None when it gives the locks back."""
+        self._settled = mark
 
     def corrupt(self, position: Position, cause: str) -> CorruptError:
         """An error at the line after ``position``; counts the lines before it only now."""
@@ -206,8 +269,10 @@ class Reader:
             return known
         names = self.segments()
         if not names:
-            if after_seq or memory.tail.inode:
-                raise self._forget(self.directory, "no segment is there")
+            if after_seq:
+                raise self.replaced(self.directory, "no segment is there")
+            if memory.tail.inode:
+                self.forget()
             return None
         first = max((name for name in names if name <= after_seq + 1), default=None)
         if first is None:
@@ -216,32 +281,25 @@ class Reader:
             return known
         return Mark(segment.start(first))
 
-    @contextlib.contextmanager
-    def _open(self, mark: Mark) -> Iterator[tuple[int, Mark]]:
+    def _open(self, mark: Mark) -> tuple[int, Mark]:
         """Open the segment of a mark and make sure that it is the file, and holds the line, it was."""
         position = mark.position
         path = self.path(position.segment)
         try:
             fd = self._files.open(path, os.O_RDONLY)
         except FileNotFoundError:
-            raise self._forget(path, "it is gone") from None
+            raise self.replaced(path, "it is gone") from None
         except OSError as error:
             raise self._unreadable(error) from error
         try:
-            facts = self._files.fstat(fd)
+            facts = self._fstat(fd)
             if mark.inode and (facts.st_dev, facts.st_ino) != (mark.device, mark.inode):
-                raise self._forget(path, "it is another file now")
-            self._check_line_before(fd, position)
-            yield fd, Mark(position, facts.st_dev, facts.st_ino)
-        finally:
+                raise self.replaced(path, "it is another file now")  # noqa: TRY301 -- so that it is closed in one place
+            self.check_line_before(fd, position)
+        except BaseException:
             self._files.close(fd)
-
-    def _check_line_before(self, fd: int, position: Position) -> None:
-        if not position.offset:
-            return
-        length = record.TAIL_BYTES + 1
-        if self._pread(fd, length, position.offset - length) != b',"hash":"%b"}\n' % position.hash.encode():
-            raise self._forget(self.path(position.segment), f"seq {position.seq} no longer ends where it did")
+            raise
+        return fd, mark if mark.inode else Mark(position, facts.st_dev, facts.st_ino)
 
     def _scans(self, fd: int, position: Position, *, last: bool) -> Iterator[Scan]:
         """Scan a segment from a place to its last whole line, or to a torn tail of the last one."""
@@ -280,7 +338,7 @@ class Reader:
             scanned = self._scan_once(fd, position)
             if scanned.commits or scanned.fault is None:
                 return scanned
-            self._check_line_before(fd, position)
+            self.check_line_before(fd, position)
             if last and not self._later(position):
                 line, _, _ = self._pread(fd, LINE_BYTES_MAX, position.offset).partition(b"\n")
                 if segment.is_torn_line(line, position.offset):
@@ -296,17 +354,19 @@ class Reader:
         return self._lock.share(time.monotonic() + _SHARED_WAIT_S)
 
     def _check_no_line(self, fd: int, position: Position) -> None:
-        for data in self._files.read_all(fd, position.offset + LINE_BYTES_MAX):
+        offset = position.offset + LINE_BYTES_MAX
+        while data := self._pread(fd, _CHUNK_BYTES, offset):
             if b"\n" in data:
                 raise self.corrupt(position, f"is longer than {LINE_BYTES_MAX} bytes")
+            offset += len(data)
 
     def _later(self, position: Position) -> bool:
-        return any(first > position.segment for first in self.segments())
+        return max(self.segments(), default=0) > position.segment
 
     def _following(self, fd: int, mark: Mark) -> Mark:
         """The beginning of the segment after one that is finished."""
         position = mark.position
-        if self._files.fstat(fd).st_size != position.offset:
+        if self._fstat(fd).st_size != position.offset:
             raise self.corrupt(position, "bytes after the last line of a segment that is not the last")
         if position.next_seq not in self.segments():
             raise self.corrupt(segment.follow(position), "the segment that begins with it is missing")
@@ -318,10 +378,18 @@ class Reader:
         except OSError as error:
             raise self._unreadable(error) from error
 
-    def _forget(self, path: str, cause: str) -> ReplacedError:
-        self.memory = Memory()
-        self._replaced = True
-        return ReplacedError(path, cause)
+    def _fstat(self, fd: int) -> os.stat_result:
+        try:
+            return self._files.fstat(fd)
+        except OSError as error:
+            raise self._unreadable(error) from error
 
     def _unreadable(self, error: OSError) -> UnusableError:
         return UnusableError(self.directory, render_cause(error))
+
+
+def _after(commits: list[Commit], seq: int) -> list[Commit]:
+    """Those after a seq; in the middle of a fold that is all of them, and nothing is copied."""
+    if commits and commits[0].seq <= seq:
+        return [commit for commit in commits if commit.seq > seq]
+    return commits

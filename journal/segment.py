@@ -130,7 +130,8 @@ def scan(data: bytes, at: Position) -> Scan:
             base = prev if prev is not None else _prev_of_opening(line)
             commit = decode(line, base, segment, offset)
             if commit.seq != next_seq:
-                raise BadLineError(f"carries seq {commit.seq} where {next_seq} is next")
+                fault = f"carries seq {commit.seq} where {next_seq} is next"
+                break
             if offset == 0 or commit.events.startswith((_LOST, _OPENED)):
                 next_seq, prev, journal = _special(commit, base, journal)
             else:

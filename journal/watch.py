@@ -3,7 +3,6 @@
 One watch serves all waiting threads of a process: one sleeps in the kernel, the others wait for it. Linux tells by
 inotify, macOS by kqueue; elsewhere, and where that fails, the sleeper comes back every half second.
 """
-# ruff: noqa: PTH -- paths stay plain text down to the system calls
 
 from __future__ import annotations
 
@@ -41,7 +40,10 @@ class Watch:
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
-        self._turn = threading.Condition()
+        self._reset()
+
+    def _reset(self) -> None:
+        self._turn = threading.Condition(threading.Lock())
         self._leading = False
         self._wakes = 0
         self._source: Source | None = None
@@ -91,11 +93,19 @@ class Watch:
         self.wake()
         with self._turn:
             self._turn.wait_for(lambda: not self._leading)
-            if self._pipe is not None:
-                os.close(self._pipe[0])
-                os.close(self._pipe[1])
-                self._pipe = None
-            self._drop_source()
+            self._drop()
+
+    def after_fork(self) -> None:
+        """In a child: close what it shares with the parent, and start afresh."""
+        self._drop()
+        self._reset()
+
+    def _drop(self) -> None:
+        if self._pipe is not None:
+            os.close(self._pipe[0])
+            os.close(self._pipe[1])
+            self._pipe = None
+        self._drop_source()
 
     def _poll(self, pipe: int, source: Source | None, timeout_s: float) -> bool:
         poll = select.poll()

@@ -2,7 +2,6 @@
 
 Takes no writer lock itself and decides nothing about what is written.
 """
-# ruff: noqa: PTH -- paths stay plain text down to the system calls in files.py
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from journal import clock, record, segment
-from journal.errors import ReplacedError, TooLargeError, UnsyncedError, UnwritableError
+from journal.errors import TooLargeError, UnsyncedError, UnwritableError
 from journal.files import render_cause
 from journal.flush import Flusher, FlushFailedError, Point
 from journal.reader import Mark
@@ -60,106 +59,158 @@ class Writer:
         self._files = files
         self._settings = settings
         self._active = (0, -1)  # first seq and descriptor of the segment written to; (0, -1) for none
+        self._identity = (0, 0)  # its device and inode
+        self._locked: list[int] = []
         self._swap = threading.Lock()  # guards _active against a flush in another thread
         self._retired: list[int] = []
         self._named = 0  # the last segment whose name this process has made durable
         self.flusher = Flusher(self._flush)
 
-    @contextlib.contextmanager
-    def opened(self, deadline: float) -> Iterator[None]:
-        """Keep the active segment open, locked and with a sound end; makes the first one if there is none.
+    def open(self, deadline: float) -> None:
+        """Open and lock the active segment and make its end sound; makes the first segment if there is none.
+
+        `release` must follow, whether this raised or not.
 
         Raises:
             BusyError, UnwritableError, UnsyncedError, CorruptError, UnsupportedError, ReplacedError
         """
-        with contextlib.ExitStack() as held:
-            held.callback(self._close_retired)
-            with writing():
-                if self.flusher.failure is not None:
-                    self._write_anew(self.flusher.failure, deadline)
-                self._open_last(deadline)
-                held.enter_context(self._lock.hold_file(self._active[1], deadline))
-                self._mend_before_build()
-            self._held = held
-            yield
+        self._reader.check_replaced()
+        try:
+            if self.flusher.failure is not None:
+                self._write_anew(self.flusher.failure, deadline)
+            size = self._open_last(deadline)
+            self._lock_active(deadline)
+            self._mend_before_build(size)
+        except OSError as error:
+            raise UnwritableError(render_cause(error)) from error
 
     def append(self, when: str, events: bytes, deadline: float) -> Appended:
-        """Write one line at the end; within `opened`.
+        """Write one line at the end; between `open` and `release`.
 
         Raises:
             TooLargeError, UnwritableError: nothing was written.
             UnsyncedError: something may have been.
             ReplacedError: the active segment is not the one that was opened; nothing was written.
         """
-        with writing():
+        try:
             position = self._exact_end()
-            _encode(position, when, events)  # too large is told before a roll
             if position.offset >= self._settings.segment_bytes_max:
+                _encode(position, when, events)  # too large is told before a roll
                 position = self._roll(position, deadline)
             return self._put(position, when, events)
+        except OSError as error:
+            raise UnwritableError(render_cause(error)) from error
+
+    def release(self) -> None:
+        """Unlock what `open` locked.
+
+        Raises:
+            UnsyncedError: it stays locked.
+        """
+        self._reader.settle(None)
+        locked, self._locked = self._locked, []
+        try:
+            for fd in locked:
+                self._files.unlock(fd)
+        except OSError as error:
+            raise UnsyncedError(f"a segment stays locked: {render_cause(error)}") from error
+        finally:
+            while self._retired:
+                self._files.close(self._retired.pop())
+
+    def end_point(self) -> Point:
+        """The end of all that was read or written so far."""
+        memory = self._reader.memory
+        return memory.epoch, memory.tail.position.segment, memory.tail.position.offset
 
     def make_good(self, deadline: float) -> None:
-        """Write the segment whose flush failed anew, if one did."""
-        with contextlib.ExitStack() as held:
-            held.callback(self._close_retired)
-            if self.flusher.failure is not None:
-                self._write_anew(self.flusher.failure, deadline)
+        """Write the segment whose flush failed anew, if one did; `release` must follow."""
+        if self.flusher.failure is not None:
+            self._write_anew(self.flusher.failure, deadline)
 
     def close(self) -> None:
         """Close the active segment."""
-        self._use(0, -1)
-        self._close_retired()
+        self._leave()
+        self.release()
+
+    def after_fork(self) -> None:
+        """In a child: close what shares its lock with the parent, and start afresh."""
+        fds = {fd for fd in (self._active[1], *self._retired, *self._locked) if fd >= 0}
+        self._active, self._retired, self._locked = (0, -1), [], []
+        self._swap = threading.Lock()
+        self.flusher = Flusher(self._flush)
+        for fd in fds:
+            os.close(fd)
 
     # --- the active segment
 
-    def _open_last(self, deadline: float) -> None:
+    def _open_last(self, deadline: float) -> int:
+        """Make the last segment the active one; its size."""
         first = max(self._reader.segments(), default=1)
-        path = self._reader.path(first)
-        active, fd = self._active
-        if active == first and self._is_at_path(fd, first):
-            return
-        if active:
+        facts = self._stat(first)
+        if self._active[0] == first and facts is not None and (facts.st_dev, facts.st_ino) == self._identity:
+            return facts.st_size
+        if self._active[0] not in (0, first):
             # Lines of ours may lie in the segment that is left; their flush must go to its descriptor.
-            self.flusher.confirm(point(self._reader.memory.tail.position), deadline)
-        fd = self._files.open(path, _APPEND | os.O_CREAT)
+            self.flusher.confirm(self.end_point(), deadline)
+        fd = self._files.open(self._reader.path(first), _APPEND | os.O_CREAT)
         self._use(first, fd)
+        return self._files.fstat(fd).st_size
 
-    def _is_at_path(self, fd: int, first: int) -> bool:
+    def _stat(self, first: int) -> os.stat_result | None:
         try:
-            return os.path.samestat(self._files.stat(self._reader.path(first)), self._files.fstat(fd))
+            return self._files.stat(self._reader.path(first))
         except FileNotFoundError:
-            return False
+            return None
 
     def _use(self, first: int, fd: int) -> None:
+        """Write to a segment from now on; ``fd`` is closed if it fails."""
+        try:
+            facts = self._files.fstat(fd)
+        except OSError:
+            self._files.close(fd)
+            raise
+        self._leave()
+        self._identity = (facts.st_dev, facts.st_ino)
         with self._swap:
-            old, self._active = self._active[1], (first, fd)
+            self._active = (first, fd)
+
+    def _leave(self) -> None:
+        """Write to no segment; its file is closed when its lock has been given back."""
+        with self._swap:
+            (_, old), self._active = self._active, (0, -1)
         if old >= 0:
             self._retired.append(old)
 
-    def _close_retired(self) -> None:
-        while self._retired:
-            self._files.close(self._retired.pop())
+    def _lock_active(self, deadline: float) -> None:
+        fd = self._active[1]
+        self._lock.acquire_file(fd, deadline)
+        self._locked.append(fd)
 
     # --- its end
 
-    def _mend_before_build(self) -> None:
+    def _mend_before_build(self, size: int) -> None:
         """What `build` will read must be all there is: an end without LF may be a whole line."""
         first, fd = self._active
-        size = self._files.fstat(fd).st_size
-        tail = self._reader.memory.tail.position
-        if size and (first, size) == point(tail) and tail.seq > 1:
-            return
-        if first == 1 or not size or self._files.pread(fd, 1, size - 1) != b"\n":
+        mark = self._reader.memory.tail
+        at = mark.position
+        begun = at.seq > 1
+        if begun and (first, size, *self._identity) == (at.segment, at.offset, mark.device, mark.inode):
+            self._reader.check_line_before(fd, at)
+            self._reader.settle(mark)
+        elif not begun or not size or self._files.pread(fd, 1, size - 1) != b"\n":
             self._mend()
 
     def _exact_end(self) -> Position:
         """Where the next line goes, every byte before it verified."""
-        first, fd = self._active
+        first = self._active[0]
+        facts = self._stat(first)
+        if facts is None or (facts.st_dev, facts.st_ino) != self._identity:
+            self._leave()
+            raise self._reader.replaced(self._reader.path(first), "it is not the file that was opened")
         mark = self._reader.memory.tail
-        if not self._is_at_path(fd, first):
-            raise ReplacedError(self._reader.path(first), "it is not the file that was opened")
-        facts = self._files.fstat(fd)
-        if (first, facts.st_size) == point(mark.position) and mark.inode == facts.st_ino:
+        position = mark.position
+        if (first, facts.st_size) == (position.segment, position.offset) and mark.inode == facts.st_ino:
             return mark.position
         return self._mend()
 
@@ -168,7 +219,7 @@ class Writer:
         position = self._reader.end().position
         first, fd = self._active
         if position.segment != first:
-            raise ReplacedError(self._reader.path(first), "it is no longer the last segment")
+            raise self._reader.replaced(self._reader.path(first), "it is no longer the last segment")
         size = self._files.fstat(fd).st_size
         if size > position.offset:
             if self._is_unfinished_line(fd, position, size):
@@ -191,11 +242,11 @@ class Writer:
 
     def _set_aside(self, fd: int, position: Position) -> None:
         """Copy what was never acknowledged, durably, before it is cut."""
-        directory = os.path.join(self._reader.directory, SET_ASIDE)
+        directory = f"{self._reader.directory}/{SET_ASIDE}"
         with contextlib.suppress(FileExistsError):
             self._files.mkdir(directory)
         name = f"{position.segment:020d}-{position.offset}-{time.time_ns()}-{os.getpid()}.torn"
-        self._files.close(self._files.copy(fd, position.offset, os.path.join(directory, name)))
+        self._files.close(self._files.copy(fd, position.offset, f"{directory}/{name}"))
         self._files.fsync_directory(directory)
         self._files.fsync_directory(self._reader.directory)
         self._files.truncate(fd, position.offset)
@@ -208,11 +259,10 @@ class Writer:
         line, digest = _encode(position, when, events)
         _, fd = self._active
         self._files.append(fd, line, position.offset)
-        facts = self._files.fstat(fd)
         seq = position.next_seq
         after = position.offset + len(line)
         end = Position(position.segment, after, seq, digest, seq + 1, digest, position.journal)
-        self._reader.memory.add(Mark(end, facts.st_dev, facts.st_ino))
+        self._reader.memory.add(Mark(end, *self._identity))
         return Appended(seq, digest, Place(position.segment, position.offset, len(line)))
 
     def _begin(self, position: Position) -> Position:
@@ -236,37 +286,39 @@ class Writer:
 
     def _roll(self, position: Position, deadline: float) -> Position:
         """Finish the active segment, durably, and begin the next one."""
-        self.flusher.confirm(point(position), deadline)
+        self.flusher.confirm(self.end_point(), deadline)
         fd = self._files.open(self._reader.path(position.next_seq), _APPEND | os.O_CREAT)
         self._use(position.next_seq, fd)
-        self._held.enter_context(self._lock.hold_file(fd, deadline))
+        self._lock_active(deadline)
         return self._begin(segment.follow(position))
 
     # --- durability
 
     def _flush(self, upto: Point) -> Point:
         """Flush all there is; the one thing here that runs without the writer lock, in any thread."""
-        target = max(upto, point(self._reader.memory.tail.position))
+        target = max(upto, self.end_point())
+        last = target[1]
         with self._swap:
             active, fd = self._active
             copy = os.dup(fd) if fd >= 0 else -1
         if copy >= 0:
             # A copy of the descriptor that wrote: it hears of every error since, and a roll may close the other.
             self._flush_and_close(active, copy)
-        if target[0] != active:
-            with _failing(target[0]):
-                other = self._files.open(self._reader.path(target[0]), os.O_RDONLY)
-            self._flush_and_close(target[0], other)
-        if self._named < target[0]:
-            with _failing(target[0]):
+        if last != active:
+            with _failing(last):
+                other = self._files.open(self._reader.path(last), os.O_RDONLY)
+            self._flush_and_close(last, other)
+        if self._named < last:
+            with _failing(last):
                 self._files.fsync_directory(self._reader.directory)
-            self._named = target[0]
+            self._named = last
         return target
 
     def _flush_and_close(self, first: int, fd: int) -> None:
         try:
-            with _failing(first):
-                self._files.fdatasync(fd)
+            self._files.fdatasync(fd)
+        except OSError as error:
+            raise FlushFailedError(first, error) from error
         finally:
             self._files.close(fd)
 
@@ -290,44 +342,31 @@ class Writer:
         except OSError as error:
             raise UnsyncedError(f"{failure.cause}, and then {render_cause(error)}") from error
         try:
-            with self._lock.hold_file(source, deadline):
-                self._reader.verify(source, first)
-                fd = self._copy_over(source, path)
+            self._lock.acquire_file(source, deadline)
+            self._reader.verify(source, first)
+            fd = self._copy_over(source, first, path)
+            self._named = max(self._named, first)
+            if self._active[0] == first:
+                self._use(first, fd)
+            else:
+                self._files.close(fd)
         except OSError as error:
             raise UnsyncedError(f"{failure.cause}, and then {render_cause(error)}") from error
         finally:
             self._files.close(source)
-        facts = self._files.fstat(fd)
-        self._reader.memory.move(first, facts.st_dev, facts.st_ino)
-        if self._active[0] == first:
-            self._use(first, fd)
-        else:
-            self._files.close(fd)
         self.flusher.made_good()
 
-    def _copy_over(self, source: int, path: str) -> int:
+    def _copy_over(self, source: int, first: int, path: str) -> int:
         fd = self._files.copy(source, 0, path + ".new")
         try:
+            facts = self._files.fstat(fd)
             self._files.rename(path + ".new", path)
+            self._reader.memory.move(first, facts.st_dev, facts.st_ino)
             self._files.fsync_directory(self._reader.directory)
         except OSError:
             self._files.close(fd)
             raise
         return fd
-
-
-def point(position: Position) -> Point:
-    """A position as the flusher orders them."""
-    return position.segment, position.offset
-
-
-@contextlib.contextmanager
-def writing() -> Iterator[None]:
-    """Whatever the system refuses before or after an append that did not happen: nothing was written."""
-    try:
-        yield
-    except OSError as error:
-        raise UnwritableError(render_cause(error)) from error
 
 
 @contextlib.contextmanager

@@ -33,7 +33,7 @@ def post(state: State, command: Post, facts: Facts) -> Decision[PostResult]:
     )
     receipt = earlier_receipt(state, event, facts)
     if receipt is not None:
-        return Decision((), _repeated(state, command, receipt))
+        return Decision((), _repeated(state, receipt))
     require_channel(state, command.channel)
     if command.reply_to is not None and state.author_of(command.reply_to) is None:
         raise BusError(
@@ -64,9 +64,10 @@ def earlier_receipt(state: State, event: Keyed, facts: Facts) -> Receipt | None:
     return receipt
 
 
-def _repeated(state: State, command: Post, receipt: Receipt) -> PostResult:
+def _repeated(state: State, receipt: Receipt) -> PostResult:
+    """The first answer, with whom that message is addressed to, not whom its text would address now."""
     return PostResult(
-        addressed=addressed_by(state, command.as_, command.content, command.reply_to),
+        addressed=state.addressed.get(receipt.seq, ()),
         repeated=True,
         seq=receipt.seq,
         memory_id=receipt.memory_id,

@@ -7,7 +7,7 @@ asks; only an ack moves a cursor.
 from __future__ import annotations
 
 import heapq
-from itertools import islice
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING
 
 from msgspec import UNSET, Struct, json
@@ -15,9 +15,10 @@ from msgspec import UNSET, Struct, json
 from agentbus.commands import Decision, Facts, Receive, ReceiveResult
 from agentbus.decide.sessions import idle_subscriptions, require_session
 from agentbus.errors import NOT_FOUND, BusError, render_value
-from agentbus.events import MEMORY, Acked, Active, Delivered, Expired, Gap, Unsubscribed
-from agentbus.limits import ACTIVE_INTERVAL_MS, NOTICES_MAX, RESULT_FRAME_BYTES
-from agentbus.state import Batch
+from agentbus.events import Acked, Active, Delivered, Expired, Gap, Unsubscribed
+from agentbus.kinds import MEMORY
+from agentbus.limits import ACTIVE_INTERVAL_MS, RESULT_FRAME_BYTES
+from agentbus.state import Batch, shown_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +26,26 @@ if TYPE_CHECKING:
     from agentbus.events import AnyEvent
     from agentbus.names import ChannelName
     from agentbus.state import Channel, State
+
+
+class _Room:
+    """The bytes left in a result. The first record always goes in, or it could never be delivered."""
+
+    def __init__(self, left: int) -> None:
+        self._left = left
+        self._empty = True
+
+    def takes(self, size: int) -> bool:
+        """Whether a record of ``size`` bytes goes in; if so it is in."""
+        if size > self._left and not self._empty:
+            return False
+        self._left -= size
+        self._empty = False
+        return True
+
+    def takes_notice(self, notice: Gap | Expired) -> bool:
+        """The same for a gap or an expired subscription, with its comma."""
+        return self.takes(len(json.encode(notice)) + 1)
 
 
 class _View(Struct, frozen=True):
@@ -45,15 +66,17 @@ def receive(state: State, command: Receive, facts: Facts) -> Decision[ReceiveRes
         return Decision((), _again(state, command, batch, ignored=ignored))
     events: list[AnyEvent] = []
     expired: list[Expired] = []
+    room = _Room(facts.policy.result_bytes_max - RESULT_FRAME_BYTES)
     if batch is not None:
         events.append(Acked(as_=command.as_, token=batch.token))
     elif command.count:
-        expired = idle_subscriptions(state, command.as_, facts)[:NOTICES_MAX]
+        # What there is no room to tell is not dropped either.
+        expired = list(takewhile(room.takes_notice, idle_subscriptions(state, command.as_, facts)))
         events += [Unsubscribed(as_=command.as_, channel=gone.channel, reason="expired") for gone in expired]
     view = _view(state, command, command.channels, batch, {gone.channel for gone in expired})
     if command.count == 0:
         return Decision(tuple(events), ReceiveResult(more=_waiting(state, view), ack_ignored=ignored))
-    result, delivered = _new_batch(state, command, facts, view, expired)
+    result, delivered = _new_batch(state, command, view, expired, room, facts.token)
     if delivered is not None:
         events.append(delivered)
     elif not events and _active_is_due(state, command.as_, facts):
@@ -112,35 +135,31 @@ def _waiting(state: State, view: _View) -> int:
 
 
 def _new_batch(
-    state: State, command: Receive, facts: Facts, view: _View, expired: list[Expired]
+    state: State, command: Receive, view: _View, expired: list[Expired], room: _Room, token: str
 ) -> tuple[ReceiveResult, Delivered | None]:
-    gaps = _gaps(state, command, view)
-    room = facts.policy.result_bytes_max - RESULT_FRAME_BYTES - len(json.encode([gaps, expired]))
-    messages = list(islice(_fitting(_merged(state, view), room), command.count))
+    untold = _gaps(state, command, view)
+    gaps = list(takewhile(room.takes_notice, untold))
+    # Nothing is delivered past a gap that has not been told.
+    behind = _merged(state, view) if len(gaps) == len(untold) else iter(())
+    messages = list(takewhile(lambda message: room.takes(message[2]), islice(behind, command.count)))
     waiting = _waiting(state, view)
     if not (messages or gaps or expired):
         return ReceiveResult(more=waiting), None
     more = waiting - len(messages)
-    # Everything was handed out: what is left in the channels is the identity's own, and lies behind it now.
-    through = messages[-1][0] if more else state.last_seq
     delivered = Delivered(
         as_=command.as_,
-        token=facts.token,
-        ends=_ends(state, view, through if messages else 0),
+        token=token,
+        ends=_ends(state, view, _through(state, messages, more)),
         include_own=command.include_own,
         gaps=gaps or UNSET,
         expired=expired or UNSET,
     )
     handed = tuple((seq, channel) for seq, channel, _ in messages)
-    return ReceiveResult(facts.token, handed, more, gaps=tuple(gaps), expired=tuple(expired)), delivered
+    return ReceiveResult(token, handed, more, gaps=tuple(gaps), expired=tuple(expired)), delivered
 
 
 def _merged(state: State, view: _View) -> Iterator[tuple[int, str, int]]:
-    """(seq, channel, line bytes) of everything in the view, by seq.
-
-    A message's line bounds what it takes in a result: the frame of the line (pid, type, hash) outweighs what a result
-    adds (age, addressed, memory_id, revision).
-    """
+    """(seq, channel, bytes when shown) of everything in the view, by seq."""
     return heapq.merge(
         *(_candidates(state.channels[channel], cursor, view.own) for channel, cursor in view.cursors.items())
     )
@@ -149,25 +168,21 @@ def _merged(state: State, view: _View) -> Iterator[tuple[int, str, int]]:
 def _candidates(channel: Channel, cursor: int, own: int | None) -> Iterator[tuple[int, str, int]]:
     retained = channel.retained
     for index in retained.walk(cursor, without=own):
-        yield retained.seqs[index], channel.name, retained.line_bytes(index)
-
-
-def _fitting(candidates: Iterator[tuple[int, str, int]], room: int) -> Iterator[tuple[int, str, int]]:
-    """As many as fit into ``room`` bytes; the first always, or it could never be delivered."""
-    used = 0
-    for candidate in candidates:
-        if used and used + candidate[2] > room:
-            return
-        used += candidate[2]
-        yield candidate
+        yield retained.seqs[index], channel.name, shown_bytes(channel, index)
 
 
 def _gaps(state: State, command: Receive, view: _View) -> list[Gap]:
     """The gaps of the view's subscriptions that the acked batch has not told already."""
     told = view.behind.gaps if view.behind else []
     mine = state.subscriptions.get(command.as_, {})
-    fresh = [gap for channel in view.cursors for gap in mine[channel].gaps if gap not in told]
-    return fresh[:NOTICES_MAX]
+    return [gap for channel in view.cursors for gap in mine[channel].gaps if gap not in told]
+
+
+def _through(state: State, messages: list[tuple[int, str, int]], more: int) -> int:
+    """Up to which seq the view lies behind this batch. With everything handed out, what is left is the reader's own."""
+    if not messages:
+        return 0
+    return messages[-1][0] if more else state.last_seq
 
 
 def _ends(state: State, view: _View, through: int) -> dict[str, int]:
@@ -178,9 +193,7 @@ def _ends(state: State, view: _View, through: int) -> dict[str, int]:
 
 def _again(state: State, command: Receive, batch: Batch, *, ignored: bool) -> ReceiveResult:
     """The pending batch as it was; what was evicted, replaced or deleted since is left out and named as a gap."""
-    view = _view(state, command, None, batch, set())
-    if command.count == 0:
-        return ReceiveResult(more=_waiting(state, view) + len(batch.messages), ack_ignored=ignored)
+    waiting = _waiting(state, _view(state, command, None, batch, set()))
     left: list[tuple[int, str]] = []
     gaps = list(batch.gaps)
     for seq, channel in batch.messages:
@@ -189,10 +202,12 @@ def _again(state: State, command: Receive, batch: Batch, *, ignored: bool) -> Re
         else:
             cause = "superseded or deleted" if state.channels[channel].kind == MEMORY else "retention"
             gaps.append(Gap(channel=channel, from_=seq, to=seq, count=1, cause=cause))
+    if command.count == 0:
+        return ReceiveResult(more=waiting + len(left), ack_ignored=ignored)
     return ReceiveResult(
         batch.token,
         tuple(left),
-        _waiting(state, view),
+        waiting,
         redelivered=True,
         ack_ignored=ignored,
         gaps=tuple(gaps),

@@ -70,7 +70,7 @@ def test_the_data_directory_variable_overrides_the_file(tmp_path: Path, environ:
 
 @pytest.mark.parametrize("value", ["", "relative", "./x", "~nobody-of-that-name/x", "/a\0b", "/half\ud83d"])
 def test_a_data_directory_that_depends_on_where_one_stands_is_refused(environ: dict[str, str], value: str) -> None:
-    with pytest.raises(SettingsError, match="^AGENTBUS_DATA_DIR must be an absolute path"):
+    with pytest.raises(SettingsError, match=r"^AGENTBUS_DATA_DIR must be an absolute path"):
         load(None, environ | {"AGENTBUS_DATA_DIR": value})
 
 

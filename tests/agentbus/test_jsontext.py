@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentbus.jsontext import Document, JSONTextError
@@ -15,9 +15,12 @@ _VALUES = st.recursive(_SCALARS, lambda inner: st.lists(inner) | st.dictionaries
 _OBJECTS = st.dictionaries(st.text(), _VALUES)
 
 
+@settings(max_examples=50, deadline=None)
 @given(_OBJECTS, st.booleans(), st.sampled_from([None, 1, 4]))
 def test_an_edit_keeps_every_other_key_its_order_and_its_value(
-    value: dict[str, object], ascii_only: bool, indent: int | None
+    value: dict[str, object],
+    ascii_only: bool,  # noqa: FBT001 - drawn by hypothesis
+    indent: int | None,
 ) -> None:
     text = json.dumps(value, ensure_ascii=ascii_only, indent=indent)
     edited = Document(text).with_member("channels", '["a"]')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -10,19 +11,36 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from agentbus import log as log_module
-from agentbus.log import open_log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from agentbus.log import Log
+
+    Opening = Callable[[Path, str], Log]
+
+
+@pytest.fixture
+def open_log() -> Iterator[Opening]:
+    """As log.open_log; what it opened is closed after the test."""
+    with contextlib.ExitStack() as opened:
+
+        def opening(directory: Path, level: str) -> Log:
+            return opened.enter_context(contextlib.closing(log_module.open_log(directory, level)))
+
+        yield opening
 
 
 def _lines(directory: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (directory / "agentbus.log").read_bytes().decode("ascii").split("\n")[:-1]]
 
 
-def test_a_line_is_an_object_with_time_level_msg_pid_and_then_its_attributes(tmp_path: Path) -> None:
+def test_a_line_is_an_object_with_time_level_msg_pid_and_then_its_attributes(open_log: Opening, tmp_path: Path) -> None:
     log = open_log(tmp_path, "debug")
     log.debug("one")
     log.info("two", seq=7, name="é", ok=True, ratio=0.5, cause=None)
@@ -46,7 +64,7 @@ def test_a_line_is_an_object_with_time_level_msg_pid_and_then_its_attributes(tmp
 
 
 @pytest.mark.parametrize(("level", "written"), [("debug", 4), ("info", 3), ("warn", 2), ("error", 1)])
-def test_lines_below_the_level_are_not_written(tmp_path: Path, level: str, written: int) -> None:
+def test_lines_below_the_level_are_not_written(open_log: Opening, tmp_path: Path, level: str, written: int) -> None:
     log = open_log(tmp_path, level)
     log.error("e")
     log.warning("w")
@@ -56,13 +74,13 @@ def test_lines_below_the_level_are_not_written(tmp_path: Path, level: str, writt
 
 
 @pytest.mark.parametrize("text", ["a\nb", "a\r\u2028\u2029\x85b", "half \ud83d", '"}', "\0", "漢" * 100_000])
-def test_no_text_breaks_a_line(tmp_path: Path, text: str) -> None:
+def test_no_text_breaks_a_line(open_log: Opening, tmp_path: Path, text: str) -> None:
     open_log(tmp_path, "info").info(text, **{"key": text, "other\n": text})
     (line,) = _lines(tmp_path)
     assert line["msg"] == line["key"] == line["other\n"] == text
 
 
-def test_what_json_does_not_have_is_written_as_text(tmp_path: Path) -> None:
+def test_what_json_does_not_have_is_written_as_text(open_log: Opening, tmp_path: Path) -> None:
     log = open_log(tmp_path, "info")
     log.info("nan", value=float("nan"), other=1)
     log.info("path", where=Path("/x"))  # type: ignore[arg-type]  # a caller's mistake must not become a tool's failure
@@ -71,14 +89,16 @@ def test_what_json_does_not_have_is_written_as_text(tmp_path: Path) -> None:
     assert second["where"] == "/x"
 
 
-def test_an_attribute_cannot_stand_in_for_the_logs_own_keys(tmp_path: Path) -> None:
+def test_an_attribute_cannot_stand_in_for_the_logs_own_keys(open_log: Opening, tmp_path: Path) -> None:
     open_log(tmp_path, "info").info("real", time="never", pid=0, level="NONE")
     (line,) = _lines(tmp_path)
     assert (line["msg"], line["level"], line["pid"]) == ("real", "INFO", os.getpid())
     assert line["time"] != "never"
 
 
-def test_nothing_is_made_before_the_first_line_and_all_of_it_is_for_the_user_alone(tmp_path: Path) -> None:
+def test_nothing_is_made_before_the_first_line_and_all_of_it_is_for_the_user_alone(
+    open_log: Opening, tmp_path: Path
+) -> None:
     directory = tmp_path / "deep/data"
     log = open_log(directory, "info")
     log.debug("not written")
@@ -94,7 +114,7 @@ def test_nothing_is_made_before_the_first_line_and_all_of_it_is_for_the_user_alo
 
 
 def test_a_log_that_cannot_be_written_fails_nobody_and_prints_nothing(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    open_log: Opening, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("")
     open_log(tmp_path / "file/data", "info").error("no such directory")
@@ -105,7 +125,9 @@ def test_a_log_that_cannot_be_written_fails_nobody_and_prints_nothing(
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_stopped_process_that_holds_the_log_stops_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_process_that_holds_the_log_stops_nobody(
+    open_log: Opening, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(log_module, "_LOCK_TRIES_MAX", 3)
     log = open_log(tmp_path, "info")
     log.info("first")
@@ -120,7 +142,7 @@ _WRITER = """
 import sys
 from pathlib import Path
 from agentbus import log
-log._FILE_BYTES_MAX = 20_000
+log._FILE_BYTES_MAX = 10_000
 log = log.open_log(Path(sys.argv[1]), "info")
 for i in range(100):
     log.info("line", i=i)
@@ -133,7 +155,7 @@ def test_four_processes_over_several_rolls_lose_no_line(tmp_path: Path) -> None:
     files = sorted(tmp_path.glob("agentbus.log*"))
     lines = [json.loads(line) for file in files for line in file.read_text().splitlines()]
     assert len({(line["pid"], line["i"]) for line in lines}) == 400
-    assert [file.name for file in files] == ["agentbus.log", "agentbus.log.1", "agentbus.log.2"]
+    assert [file.name for file in files][:3] == ["agentbus.log", "agentbus.log.1", "agentbus.log.2"]
 
 
 def test_importing_the_log_imports_no_library() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentbus.visible import render_visible
@@ -26,6 +26,7 @@ def test_what_moves_a_cursor_or_reorders_a_line_is_shown_as_an_escape(text: str,
     assert render_visible(text) == shown
 
 
+@settings(deadline=None)
 @given(st.text(st.characters(codec=None, exclude_categories=())))
 def test_the_result_is_one_encodable_line_and_shown_again_it_is_the_same(text: str) -> None:
     shown = render_visible(text)

@@ -14,7 +14,7 @@ from agentbus.service import Service
 from agentbus.stdio import serve
 
 if TYPE_CHECKING:
-    from agentbus.bus import Control
+    from agentbus.control import Control
     from agentbus.host import Host
     from agentbus.log import Log
     from agentbus.service import Table
@@ -87,9 +87,12 @@ def main(how: str = "") -> None:
 
     def load_table() -> Table:
         if how == "table breaks":
-            raise ImportError("a private word")
+            raise ImportError("no such module")
         if how == "list modules":
             say("modules", *sorted(sys.modules))
+        if how == "print":
+            print("not for a client", flush=True)  # noqa: T201 - the point of the test
+            os.write(1, b"nor this\n")
         return make_table()
 
     def open_host(client: str | None) -> tuple[Host, Log]:
@@ -98,8 +101,6 @@ def main(how: str = "") -> None:
         log = SimpleNamespace(error=lambda msg, **more: say("log", msg, more["where"], more["error"]))
         return cast("Host", ToyHost(client, how)), cast("Log", log)
 
-    if how == "print":
-        sys.stdout.write("not for a client\n")
     serve(Service(load_table, open_host))
 
 

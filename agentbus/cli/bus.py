@@ -1,0 +1,119 @@
+"""How a command comes to the bus: only to ask, or as a person whose session ends with the command. Logs nothing."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import time
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from agentbus import __version__, config, names, wire
+from agentbus.cli import working_directory
+from agentbus.commands import Register
+from agentbus.errors import BusError
+from agentbus.fold import FoldError, fold
+from agentbus.host import open_host, open_journal
+from agentbus.limits import COMMAND_DEADLINE_S
+from agentbus.owners import Owners
+from agentbus.state import State
+from agentbus.visible import render_visible
+from journal import JournalError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from agentbus.config import Settings
+    from agentbus.host import Host
+    from agentbus.names import AgentName
+    from journal import Journal
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+_CLIENT = f"agentbus {__version__} command line"
+_CONTEXT = "shell"  # of a person whose directory has a name that no context may have
+
+
+def config_option(callback: Callable[..., Any] | None = None) -> Callable[[F], F]:
+    """The option --config; its value is the file's path, or what ``callback`` makes of it."""
+    return click.option(
+        "--config",
+        "config_path" if callback is None else "settings",
+        metavar="FILE",
+        callback=callback,
+        help="The settings; default: ~/.config/agentbus/config.json.",
+    )
+
+
+def settings_option(command: F) -> F:
+    """The option --config of a command that needs the settings in any case, as its parameter ``settings``."""
+
+    def load(_: click.Context, __: click.Parameter, path: str | None) -> Settings:
+        return load_settings(path)
+
+    return config_option(load)(command)
+
+
+def load_settings(path: str | None) -> Settings:
+    """The user's settings. Raises SettingsError."""
+    return config.load(path, os.environ)
+
+
+def read_state(settings: Settings) -> tuple[State, Journal]:
+    """The State now, and the journal it was read from; both are empty if there is none. Creates nothing.
+
+    Raises:
+        JournalError: corrupt, unsupported, busy, not readable.
+    """
+    journal = open_journal(settings, read_only=True)
+    state = State()
+    for commit in journal.read(0):
+        try:
+            fold(state, commit, wire.decode(commit.events))
+        except (wire.MalformedError, FoldError) as error:
+            raise journal.corrupt_at(commit, error.cause) from error
+    return state, journal
+
+
+def say_no_journal(place: object, *, err: bool = False) -> None:
+    """Tell that nothing has happened yet, and where it would have; on stderr where stdout is for JSON."""
+    click.echo(render_visible(f"Agentbus: no journal yet in {place}"), err=err)
+
+
+def gone_owners(settings: Settings, state: State) -> frozenset[str]:
+    """Owners with a session whose process lives no more."""
+    return Owners(settings.data_directory / "owners").gone(held.owner for held in state.sessions.values())
+
+
+def login_name() -> AgentName:
+    """Who is at the keyboard, as the system calls them. Raises BusError if that breaks the name rule."""
+    try:
+        return names.parse_agent_name(getpass.getuser())
+    except (OSError, KeyError):  # a container may run as a user without a name
+        return names.parse_agent_name(f"uid {os.getuid()}")
+
+
+@contextmanager
+def person(settings: Settings, name: AgentName) -> Iterator[tuple[Host, AgentName]]:
+    """A session of a person, under ``name`` or its next free suffix, until the block ends. It subscribes to nothing.
+
+    Raises:
+        JournalError: nothing was written.
+    """
+    command = Register(name=name, context=_context(), client=_CLIENT)
+    host = open_host(settings, working_directory(), _CLIENT)
+    try:
+        yield host, host.bus.execute(command).result.as_
+    finally:
+        # What was done stands. A session that could not be ended is found gone: its owner's lock is.
+        with suppress(JournalError):
+            host.close(time.monotonic() + COMMAND_DEADLINE_S)
+
+
+def _context() -> str:
+    try:
+        return names.parse_context(os.path.basename(working_directory()))
+    except BusError:
+        return _CONTEXT

@@ -1,0 +1,66 @@
+"""``agentbus channel create`` and ``channel list``: so that a person can make what a persistent list names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from agentbus import calls, queries
+from agentbus.arguments import CreateChannelArguments
+from agentbus.cli import bus
+from agentbus.cli.output import print_json, print_rows
+from agentbus.control import Control
+from agentbus.visible import render_visible
+
+if TYPE_CHECKING:
+    from agentbus.config import Settings
+
+
+@click.group(no_args_is_help=False)
+def channel() -> None:
+    """Create and list channels."""
+
+
+@channel.command()
+@click.argument("name")
+@click.option("--memory", is_flag=True, help="A memory channel: for lasting facts instead of chat.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@bus.settings_option
+def create(name: str, *, memory: bool, as_json: bool, settings: Settings) -> None:
+    """Create the channel NAME.
+
+    One that exists with this kind is left as it is. Nobody is subscribed by it: see `agentbus subscribe`.
+    """
+    with bus.person(settings, bus.login_name()) as (host, as_):
+        given = CreateChannelArguments(as_=as_, name=name, kind="memory" if memory else "ordinary")
+        done = calls.create_channel(given, host, Control(host.bus))
+    if as_json:
+        print_json(done)
+        return
+    if done["created"]:
+        text = f'created the {done["kind"]} channel "{done["channel"]}"'
+    else:
+        text = f'channel "{done["channel"]}" exists already ({done["kind"]})'
+    click.echo(render_visible(f"Agentbus: {text}."))
+
+
+@channel.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@bus.settings_option
+def list_(*, as_json: bool, settings: Settings) -> None:
+    """List the channels. Only reads."""
+    state, _ = bus.read_state(settings)
+    if state.last_seq == 0:
+        bus.say_no_journal(settings.data_directory, err=as_json)
+    rows = queries.channel_rows(state)
+    if as_json:
+        print_json({"channels": rows})
+    elif rows:
+        print_rows(map(render_row, rows))
+
+
+def render_row(row: dict[str, Any]) -> tuple[object, ...]:
+    """A row of queries.channel_rows as cells."""
+    what = "memories" if row["kind"] == "memory" else "messages"
+    return (row["channel"], row["kind"], f"{row['messages']} {what}", f"last seq {row['last_seq']}")

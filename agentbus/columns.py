@@ -1,0 +1,41 @@
+"""Text in columns of a terminal: how wide it is, padded, cut, in aligned rows. Pure; expects visible text."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_ELLIPSIS = "…"
+_GAP = "  "
+
+
+def width(text: str) -> int:
+    """Columns on a terminal: wide characters take two, marks that join the one before them none."""
+    if text.isascii():
+        return len(text)
+    wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)
+    return len(text) + wide - sum(unicodedata.combining(char) != 0 for char in text)
+
+
+def pad(text: str, columns: int) -> str:
+    """At least so many columns."""
+    return text + " " * (columns - width(text))
+
+
+def cut(text: str, columns: int) -> str:
+    """At most so many columns; an ellipsis shows that there was more."""
+    if width(text) <= columns:
+        return text
+    kept = text[: columns - 1]
+    while width(kept) > columns - 1:
+        kept = kept[:-1]
+    return kept + _ELLIPSIS
+
+
+def align(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of equally many cells as lines, each column as wide as its widest cell."""
+    widths = [max(map(width, column)) for column in zip(*rows, strict=True)]
+    return [_GAP.join(map(pad, row, widths)).rstrip() for row in rows]

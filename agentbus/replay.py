@@ -1,0 +1,196 @@
+"""A journal as an auditor reads it: each event in words, or as one flat JSON object. Pure: no files, no clock.
+
+It needs no State, so it reads any part of a journal in constant memory. Other people's text is made visible; who did
+it, when and under which seq stand before that text and cannot be forged by it.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import UNSET
+
+from agentbus import events as ev
+from agentbus import wire
+from agentbus.columns import cut, pad
+from agentbus.visible import render_visible
+from journal import parse_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from agentbus.events import AnyEvent
+    from journal import Commit
+
+_SEQ_WIDTH = 6
+_IDENTITY_WIDTH = 18
+_MILLISECONDS = re.compile(r"\d{3}Z", re.ASCII)
+_PLAIN_NAME = re.compile(r"[^\s\"',:]+")
+
+
+def parse_events(commit: Commit) -> list[AnyEvent]:
+    """What happened in a commit.
+
+    Raises:
+        UnsupportedError: an event of a later version; a reader never skips what it does not know.
+        MalformedError: the line verifies, and no bus wrote it.
+    """
+    try:
+        _check_second(commit.time[:20])
+    except ValueError as error:
+        raise wire.MalformedError(str(error)) from error
+    if not _MILLISECONDS.fullmatch(commit.time[20:]):
+        raise wire.MalformedError(f"{commit.time!r} is not a time like 2026-09-09T08:00:07.049Z")
+    return wire.decode(commit.events)
+
+
+@lru_cache(maxsize=8)
+def _check_second(text: str) -> None:
+    """Raise ValueError if a time does not begin so. Lines of a second lie together, and parsing is what costs most."""
+    parse_time(text + "000Z")
+
+
+def render_flat(commit: Commit) -> Iterator[bytes]:
+    """One compact JSON object for each event of a commit: seq, index in it, time, pid, then the event's fields.
+
+    Raises:
+        UnsupportedError, MalformedError: see parse_events.
+    """
+    time = msgspec.json.encode(commit.time)
+    for index, event in enumerate(parse_events(commit)):
+        head = b'{"seq":%d,"index":%d,"time":%b,"pid":%d,' % (commit.seq, index, time, commit.pid)
+        yield head + msgspec.json.encode(event)[1:]
+
+
+def render_lines(commit: Commit, render_time: Callable[[str], str], columns: int | None = None) -> Iterator[str]:
+    """One aligned line for each event of a commit: seq, time, identity, what happened.
+
+    Args:
+        commit: verified by the journal.
+        render_time: from the journal's form of a time to the reader's.
+        columns: longer lines are cut there, visibly; None: nothing is cut.
+
+    Raises:
+        UnsupportedError, MalformedError: see parse_events.
+    """
+    events = parse_events(commit)
+    time = render_time(commit.time)
+    for event in events:
+        identity = pad(_name(_actor(event)), _IDENTITY_WIDTH)
+        line = f"{commit.seq:>{_SEQ_WIDTH}}  {time}  {identity}  {render_words(event)}"
+        yield line if columns is None else cut(line, columns)
+
+
+def render_words(event: AnyEvent) -> str:
+    """What happened, on one line."""
+    return _WORDS[type(event)](event)
+
+
+def render_lost(event: ev.Lost) -> str:
+    """What a lost line says, loudly enough that nobody reads over it."""
+    what = "were redacted" if event.reason == "redacted" else "are gone: they were damaged, and set aside by repair"
+    blind = "" if event.next_prev else "; what follows them could not be checked against them"
+    return f"LOST: commits {event.first} to {event.last} ({event.bytes} bytes) {what}{blind}"
+
+
+def _actor(event: AnyEvent) -> str:
+    if isinstance(event, ev.Reset):
+        return event.by
+    identity = getattr(event, "as_", UNSET)
+    return "-" if identity is UNSET else str(identity)
+
+
+def _name(text: str) -> str:
+    """A name; in quotes if it could be taken for more than one word of the line."""
+    shown = render_visible(text)
+    return shown if _PLAIN_NAME.fullmatch(shown) else '"' + shown.replace('"', '\\"') + '"'
+
+
+def _segment_opened(event: ev.SegmentOpened) -> str:
+    by = f", by {_name(event.by)}" if event.by else ""
+    host = f", on {_name(event.host)}" if event.host else ""
+    return f"segment opened: format {event.format}, journal {_name(event.journal)}{by}{host}"
+
+
+def _registered(event: ev.Registered) -> str:
+    parent = f", child of {_name(event.parent)}" if event.parent else ""
+    client = f", client {_name(event.client)}" if event.client else ""
+    return f"registered, working in {_name(event.context)}{parent}{client}"
+
+
+def _ended(event: ev.Ended) -> str:
+    return "ended" if event.reason == "exit" else "ended: its process was gone"
+
+
+def _unsubscribed(event: ev.Unsubscribed) -> str:
+    why = {"asked": "as asked", "fresh": "for a fresh start", "expired": "idle too long"}[event.reason]
+    return f"unsubscribed from {_name(event.channel)}, {why}"
+
+
+def _posted(event: ev.Posted) -> str:
+    reply = f", in reply to {event.reply_to}" if event.reply_to is not UNSET else ""
+    return f"posted to {_name(event.channel)}{reply}{_extras(event)}: {render_visible(event.content)}"
+
+
+def _memory_edited(event: ev.MemoryEdited) -> str:
+    replaced = f"edited memory {event.id}, replacing revision {event.replaces}"
+    return f"{replaced}{_extras(event)}: {render_visible(event.content)}"
+
+
+def _extras(event: ev.Posted | ev.MemoryEdited) -> str:
+    label = f", label {_name(event.label)}" if event.label else ""
+    pairs = " ".join(f"{_name(key)}={_name(value)}" for key, value in (event.metadata or {}).items())
+    key = f", key {_name(event.key)}" if event.key else ""
+    return label + (f", metadata {pairs}" if pairs else "") + key
+
+
+def _memory_deleted(event: ev.MemoryDeleted) -> str:
+    return f"deleted memory {event.id}, which had revision {event.replaces}"
+
+
+def _delivered(event: ev.Delivered) -> str:
+    ends = ", ".join(f"{_name(channel)} up to {end}" for channel, end in event.ends.items())
+    own = ", its own included" if event.include_own else ""
+    gaps = "".join(f"; told of a gap: {_gap(gap)}" for gap in event.gaps or ())
+    expired = "".join(
+        f"; told that it was idle too long for {_name(gone.channel)}, {gone.unread} unread"
+        for gone in event.expired or ()
+    )
+    return f"was handed {ends or 'no messages'}{own}, batch {_name(event.token)}{gaps}{expired}"
+
+
+def _gap(gap: ev.Gap) -> str:
+    count = "" if gap.count is UNSET else f"{gap.count} messages, "
+    return f"{_name(gap.channel)} {gap.from_} to {gap.to} ({count}{render_visible(gap.cause)})"
+
+
+def _acked_all(event: ev.AckedAll) -> str:
+    return f"had everything before {event.before} acknowledged by {_name(event.by)}"
+
+
+def _repaired(event: ev.Repaired) -> str:
+    return "repaired: torn bytes were set aside" if event.lost is UNSET else f"repaired: {event.lost} is the lost line"
+
+
+_WORDS: dict[type[AnyEvent], Callable[[Any], str]] = {
+    ev.SegmentOpened: _segment_opened,
+    ev.ChannelCreated: lambda event: f"created {event.kind} channel {_name(event.channel)}",
+    ev.Registered: _registered,
+    ev.Ended: _ended,
+    ev.Subscribed: lambda event: f"subscribed to {_name(event.channel)} after {event.cursor}",
+    ev.Unsubscribed: _unsubscribed,
+    ev.Posted: _posted,
+    ev.MemoryEdited: _memory_edited,
+    ev.MemoryDeleted: _memory_deleted,
+    ev.Delivered: _delivered,
+    ev.Acked: lambda event: f"acknowledged batch {_name(event.token)}",
+    ev.AckedAll: _acked_all,
+    ev.Active: lambda _: "looked, nothing was new",
+    ev.Evicted: lambda event: f"{_name(event.channel)}: agents are no longer shown messages before {event.before}",
+    ev.Reset: lambda _: "reset the bus",
+    ev.Lost: render_lost,
+    ev.Repaired: _repaired,
+}

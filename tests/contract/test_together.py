@@ -1,0 +1,181 @@
+"""Many calls, many servers, one journal: concurrency, waiting, cancellation, and a lock that somebody else holds."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import anyio
+import pytest
+from mcp import Client as SdkClient
+from mcp import stdio_client
+
+from tests.contract.harness import check_record
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from tests.contract.harness import Client, Door
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def client(door: Door) -> AsyncIterator[Client]:
+    """Ann is registered."""
+    async with door.connect() as client:
+        await client.call("register", name="ann")
+        yield client
+
+
+async def test_a_client_of_the_newest_revision_falls_back_to_the_handshake(door: Door) -> None:
+    parameters = door.parameters()
+    async with SdkClient(stdio_client(parameters), mode="auto") as client:
+        listing = await client.list_tools()
+        assert "register" in {tool.name for tool in listing.tools}
+    check_record(door.records[-1])
+
+
+async def test_fifty_calls_at_once_on_one_connection_are_each_answered_once(client: Client) -> None:
+    seqs: list[int] = []
+
+    async def post(number: int) -> None:
+        seqs.append((await client.call("post", as_="ann", channel="general", content=str(number)))["seq"])
+
+    async with anyio.create_task_group() as group:
+        for number in range(50):
+            group.start_soon(post, number)
+    assert len(set(seqs)) == 50
+    page = await client.call("history", as_="ann", channel="general")
+    messages = page["messages"]
+    assert {message["content"] for message in messages} == {str(number) for number in range(50)}
+    assert [message["seq"] for message in messages] == sorted(seqs)
+
+
+async def test_a_post_by_one_server_ends_the_wait_of_another(client: Client, door: Door) -> None:
+    async with door.connect() as other, anyio.create_task_group() as group:
+        assert (await other.call("register", name="bob"))["as"] == "bob"
+
+        async def wait() -> None:
+            batch = await other.call("receive", as_="bob", wait_seconds=25)
+            assert [message["content"] for message in batch["messages"]] == ["news"]
+
+        group.start_soon(wait)
+        posted = await client.call("post", as_="ann", channel="general", content="news")
+        assert (posted["subscribers"], posted["live"]) == (1, 1)
+
+
+async def test_two_servers_with_one_name_are_two_identities(client: Client, door: Door) -> None:
+    await client.call("post", as_="ann", channel="general", content="x")
+    async with door.connect() as other:
+        assert (await other.call("register", name="ann"))["as"] == "ann2"
+        assert (await other.call("receive", as_="ann2"))["messages"] == []
+        found = await client.call("discover", as_="ann")
+        assert [row["as"] for row in found["sessions"]] == ["ann", "ann2"]
+
+
+async def test_who_comes_back_finds_name_backlog_and_batch(client: Client, door: Door) -> None:
+    async with door.connect() as other:
+        await other.call("register", name="bob")
+        for number in range(3):
+            await client.call("post", as_="ann", channel="general", content=str(number))
+        first = await other.call("receive", as_="bob")
+    async with door.connect() as other:
+        again = await other.call("register", name="bob")
+        assert (again["as"], again["resumed"]) == ("bob", True)
+        assert again["pending"] == [{"channel": "general", "count": 3}]
+        second = await other.call("receive", as_="bob")
+        assert (second["token"], second["redelivered"]) == (first["token"], True)
+
+
+async def test_a_cancelled_wait_delivers_nothing_and_the_next_one_delivers(client: Client, door: Door) -> None:
+    await client.call("register", name="bob")
+    with anyio.move_on_after(0.5) as scope:
+        await client.call("receive", as_="bob", wait_seconds=25)
+    assert scope.cancelled_caught
+    await client.call("post", as_="ann", channel="general", content="x")
+    batch = await client.call("receive", as_="bob")
+    assert [message["content"] for message in batch["messages"]] == ["x"]
+    assert "redelivered" not in batch
+    assert door.records
+
+
+async def test_cancelled_posts_are_in_the_journal_once_or_not_at_all(client: Client) -> None:
+    answered: set[str] = set()
+
+    async def post(text: str, delay_s: float) -> None:
+        with anyio.move_on_after(delay_s):
+            await client.call("post", as_="ann", channel="general", content=text)
+            answered.add(text)
+
+    async with anyio.create_task_group() as group:
+        for number in range(20):
+            group.start_soon(post, str(number), number / 2000)
+    page = await client.call("history", as_="ann", channel="general")
+    contents = [message["content"] for message in page["messages"]]
+    assert len(set(contents)) == len(contents)
+    assert answered <= set(contents)
+
+
+async def test_a_long_wait_says_how_it_goes_on(client: Client) -> None:
+    heard: list[float] = []
+
+    async def hear(progress: float, total: float | None, message: str | None) -> None:  # noqa: ARG001 - the SDK's
+        heard.append(progress)
+
+    batch = await client.call_watched("receive", hear, as_="ann", wait_seconds=16)
+    assert batch["messages"] == []
+    assert len(heard) >= 1
+    assert heard == sorted(heard)
+
+
+STOPPED = """
+import os, signal, sys
+import portalocker
+file = open(sys.argv[1], "ab")
+portalocker.lock(file, portalocker.LOCK_EX)
+print("locked", flush=True)
+os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+
+@contextmanager
+def stopped_holder(lock: str) -> Iterator[None]:
+    """The writer lock, held by a process that has been stopped."""
+    with subprocess.Popen([sys.executable, "-c", STOPPED, lock], stdout=subprocess.PIPE) as holder:
+        assert holder.stdout
+        assert holder.stdout.readline() == b"locked\n"
+        assert os.WIFSTOPPED(os.waitpid(holder.pid, os.WUNTRACED)[1])
+        try:
+            yield
+        finally:
+            holder.send_signal(signal.SIGKILL)
+
+
+async def test_while_a_stopped_process_holds_the_lock_readers_and_ping_are_served_and_writers_told(
+    client: Client, door: Door
+) -> None:
+    post: dict[str, object] = {"as_": "ann", "channel": "general", "content": "x", "idempotency_key": "k"}
+    told = []
+
+    async def try_post() -> None:
+        told.append(await client.refused("post", **post))
+
+    with stopped_holder(str(door.data / "journal" / "writer.lock")):
+        async with anyio.create_task_group() as group:
+            for _ in range(10):
+                group.start_soon(try_post)
+            await client.session.send_ping()
+            assert await client.call("history", as_="ann", channel="general")
+            assert await client.call("list_channels", as_="ann")
+            assert (await client.call("receive", as_="ann"))["messages"] == []
+            assert told == [], "these answers had to wait for those"
+    assert [(refused["code"], refused["retryable"]) for refused in told] == [("busy", True)] * 10
+    posted = await client.call("post", **post)
+    assert "repeated" not in posted
+    page = await client.call("history", as_="ann", channel="general")
+    assert len(page["messages"]) == 1

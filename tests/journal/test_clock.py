@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from journal import format_time, now, parse_time
+
+YEAR_1_MS, YEAR_9999_MS = -62_135_596_800_000, 253_402_300_799_999
+
+
+@given(st.integers(YEAR_1_MS, YEAR_9999_MS))
+def test_a_time_survives_its_text(ms: int) -> None:
+    assert parse_time(format_time(ms)) == ms
+
+
+@given(st.integers(0, YEAR_9999_MS))
+def test_a_time_is_written_as_the_standard_library_would(ms: int) -> None:
+    moment = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(milliseconds=ms)
+    assert format_time(ms) == moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def test_times_compare_as_texts() -> None:
+    assert format_time(999) < format_time(1000) < now()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "2026-09-09T08:00:07Z",
+        "2026-09-09T08:00:07.049",
+        "2026-09-09t08:00:07.049Z",
+        "2026-09-09T08:00:07.049Z\n",
+        "٢026-09-09T08:00:07.049Z",
+        "2026-02-29T08:00:07.049Z",
+        "2100-02-29T08:00:07.049Z",
+        "2026-13-09T08:00:07.049Z",
+        "2026-00-09T08:00:07.049Z",
+        "2026-09-00T08:00:07.049Z",
+        "0000-09-09T08:00:07.049Z",
+        "2026-09-09T24:00:07.049Z",
+        "2026-09-09T08:60:07.049Z",
+        "2026-09-09T08:00:60.049Z",
+    ],
+)
+def test_what_is_no_such_time_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a"):
+        parse_time(text)
+
+
+def test_leap_days_are_real() -> None:
+    assert format_time(parse_time("2024-02-29T00:00:00.000Z")) == "2024-02-29T00:00:00.000Z"
+    assert format_time(parse_time("2000-02-29T00:00:00.000Z")) == "2000-02-29T00:00:00.000Z"
