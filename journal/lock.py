@@ -141,9 +141,9 @@ class WriterLock:
                 self._worker = self._start_worker(fd)
             worker = self._worker
             worker.wanted = True
-            self._turn.wait_for(lambda: worker.done, max(0.0, deadline - time.monotonic()))
-            worker.wanted = False
-        if not worker.done:
+            got = self._turn.wait_for(lambda: worker.done, max(0.0, deadline - time.monotonic()))
+            worker.wanted = False  # one that is done from here on has given the lock back
+        if not got:
             raise BusyError("the writer lock")
         if worker.failure is not None:
             raise self._unusable(worker.failure) from worker.failure

@@ -87,9 +87,10 @@ class _Commands(click.Group):
             complain(error.format_message())
             sys.exit(1)
         except Exception as error:
-            if not _is_refusal(error):
+            text = _render_refusal(error)
+            if text is None:
                 raise
-            complain(str(error))
+            complain(text)
             sys.exit(1)
         sys.exit(status if isinstance(status, int) else 0)
 
@@ -99,12 +100,14 @@ def _render_usage(error: click.UsageError) -> str:
     return f"{' '.join(error.format_message().split())} Try '{path} --help'."
 
 
-def _is_refusal(error: Exception) -> bool:
+def _render_refusal(error: Exception) -> str | None:
+    """What a refusal says, its next step included; None for a bug."""
     # Imported here: a command that did not fail has no use for them.
     from agentbus.errors import BusError  # noqa: PLC0415 - see above
+    from agentbus.refusals import render_error  # noqa: PLC0415 - see above
     from journal import JournalError  # noqa: PLC0415 - see above
 
-    return isinstance(error, (BusError, JournalError))
+    return str(render_error(error)["message"]) if isinstance(error, (BusError, JournalError)) else None
 
 
 @click.command(cls=_Commands, no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})

@@ -40,9 +40,10 @@ class _ClaimError(Exception):
 @click.command()
 @click.option("--keep", is_flag=True, help="Keep the directory with the journal, and say where it is.")
 def demo(*, keep: bool) -> None:
-    """Watch two agents talk, one of them die and come back, and an auditor read it all.
+    """Watch two agents and an auditor at work.
 
-    Takes a few seconds, in a directory of its own that is removed at the end; your own bus is not touched.
+    The agents talk, one dies and comes back, and the auditor reads it all from the journal. Takes a few seconds, in
+    a directory of its own that is removed at the end; your own bus is not touched.
     """
     import anyio  # noqa: PLC0415 - with the SDK a second of start-up, which --help of all commands must not pay
     from mcp import MCPError  # noqa: PLC0415 - as above

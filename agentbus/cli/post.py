@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @bus.settings_option
 def post(channel: str, text: str, *, name: str | None, as_json: bool, settings: Settings) -> None:
-    """Post TEXT to CHANNEL; TEXT - reads it from stdin, less one newline at its end.
+    """Post TEXT to CHANNEL, as a person.
 
-    @NAME in the text addresses an agent. If a live session holds your name you speak under the next free one, such
-    as NAME2.
+    TEXT - reads the text from stdin, less one newline at its end. @NAME in it addresses an agent. If a live session
+    holds your name you speak under the next free one, such as NAME2.
     """
     content = _read_stdin(settings.max_message_kib << 10) if text == "-" else text
     _require_utf8(content)

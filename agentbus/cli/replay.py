@@ -49,7 +49,7 @@ def replay(
     utc: bool,
     config_path: str | None,
 ) -> None:
-    """Show everything that happened, from the journal alone: one line for each event.
+    """Show everything that happened, event by event.
 
     JOURNAL is a data directory, a journal directory, or segment files in order; default: your own. Nothing is
     written, locked or created. Keep the anchor that --verify prints somewhere else: it shows any later change at or

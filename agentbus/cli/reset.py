@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @bus.settings_option
 def reset(*, yes: bool, settings: Settings) -> None:
-    """Empty the bus: no sessions, subscriptions, messages, memories, nor channels but general and memory.
+    """Empty the bus, and keep the journal.
 
-    Nothing is destroyed: the journal goes on, and `agentbus replay` still shows what was.
+    No sessions, subscriptions, messages or memories are left, and no channels but general and memory. Nothing is
+    destroyed: the journal goes on, and `agentbus replay` still shows what was.
     """
     state, _ = bus.read_state(settings)
     if state.last_seq == 0:

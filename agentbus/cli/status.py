@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @bus.settings_option
 def status(*, as_json: bool, settings: Settings) -> None:
-    """Show live sessions, channels, subscriptions with what is unread, and the size of the journal.
+    """Show who is here, what waits, and what there is.
 
-    Keep the anchor somewhere else: with it, any later change at or before its seq can be shown.
+    Live sessions, channels, subscriptions with what is unread, and the journal with its size and anchor. Keep the
+    anchor somewhere else: with it, any later change at or before its seq can be shown.
     """
     found = _look(settings)
     if not found["last_seq"]:

@@ -15,6 +15,9 @@ import pytest
 from click.testing import CliRunner
 
 from agentbus.cli import main
+from agentbus.cli.replay import _fault_at
+from journal import Commit, Fault, Place
+from journal.record import encode
 from tests.agentbus.hosts import call, live, open_at
 from tests.agentbus.shell import WAIT_S, Writer, environ, posted, run
 
@@ -325,6 +328,22 @@ def test_a_line_that_verifies_and_that_no_bus_wrote_is_a_fault_too(data: Path) -
         assert status == 1
         assert err.startswith(f"agentbus: corrupt: {place}")
     assert replay("--verify", writer.path)[1] == out
+
+
+def test_such_a_fault_is_found_in_the_file_it_is_in(data: Path) -> None:
+    shutil.copytree(cut_after(MORE, 13, data.with_name("copy")), data / "journal")
+    second = data / "journal" / "00000000000000000009.jsonl"
+    prev = json.loads(second.read_bytes().splitlines()[-1])["hash"]
+    line, _ = encode(14, "2026-09-10T09:14:00.014Z", 4711, b'[{"type":"active","as":7}]', prev)
+    size = second.stat().st_size
+    with second.open("ab") as file:
+        file.write(line)
+    assert replay("--verify")[1].startswith(f"fault: {second} line 6 (byte {size}, seq 14): Expected `str`")
+
+
+def test_a_file_that_is_gone_meanwhile_is_not_guessed_at() -> None:
+    commit = Commit(7, "2026-09-09T08:00:07.049Z", 4711, b"[]", "0" * 64, Place(1, 9, 100))
+    assert _fault_at([], commit, "why") == Fault("a file that is gone", 0, 9, 7, "why")
 
 
 def test_what_a_newer_agentbus_wrote_stops_every_mode(data: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -501,7 +502,7 @@ def cursors_of(world: World) -> dict[str, list[tuple[str, int]]]:
     }
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(steps)
 def test_every_walk_delivers_what_the_lists_deliver(path: list[Step]) -> None:
     world = begun()
@@ -529,14 +530,15 @@ def assert_fits(world: World, result: ReceiveResult, reader: str) -> None:
         assert len(result.messages) <= 1
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(steps)
 def test_every_message_of_others_is_handed_out_once_in_order_or_lies_in_a_gap(path: list[Step]) -> None:
     world = begun()
     posted: dict[int, str] = {}
     handed: dict[str, list[int]] = {who: [] for who in WHO}
     missed: dict[str, int] = dict.fromkeys(WHO, 0)
-    for step in [*path, *(Take(who, 100, "right", own=False, only=None) for who in WHO * 60)]:
+    drain = (Take(who, 100, "right", own=False, only=None) for _ in path for who in (*WHO, *WHO))
+    for step in itertools.chain(path, drain):
         if isinstance(step, Take):
             result = walk(world, Take(step.who, step.count, "right", own=False, only=None))
             assert result is not None

@@ -39,33 +39,55 @@ STORY = (
 )
 
 
-def test_the_story_is_told_in_order_and_is_true(tmp_path: Path) -> None:
-    done = run(tmp_path / "data", "demo", "--keep", TMPDIR=str(tmp_path))
-    assert (done.returncode, done.stderr) == (0, b"")
-    out = done.stdout.decode()
+class Told:
+    """One demo with --keep, shared by the tests that only look at it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.done = run(directory / "data", "demo", "--keep", TMPDIR=str(directory))
+        self.out = self.done.stdout.decode()
+        (self.kept,) = directory.glob("agentbus-demo-*")
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Told:
+    return Told(tmp_path_factory.mktemp("demo"))
+
+
+def test_the_story_is_told_in_order(told: Told) -> None:
+    assert (told.done.returncode, told.done.stderr) == (0, b"")
     at = 0
     for part in STORY:
-        assert part in out[at:], part
-        at = out.index(part, at) + len(part)
-    (kept,) = tmp_path.glob("agentbus-demo-*")
-    assert out.endswith(f"Kept: {kept}\n")
-    assert not (tmp_path / "data").exists()
-    verdict = run(tmp_path / "data", "replay", "--verify", str(kept / "data")).stdout.decode()
-    assert f"  {verdict}" in out
-    assert (kept / "stderr").read_text() == ""
+        assert part in told.out[at:], part
+        at = told.out.index(part, at) + len(part)
+    assert told.out.endswith(f"Kept: {told.kept}\n")
+    assert (told.kept / "stderr").read_text() == ""
 
 
-def test_the_journal_of_the_story_says_what_the_story_says(tmp_path: Path) -> None:
-    run(tmp_path / "data", "demo", "--keep", TMPDIR=str(tmp_path))
-    (kept,) = tmp_path.glob("agentbus-demo-*")
-    told = events(kept / "data")
-    tokens = [event["token"] for event in told if event["type"] == "delivered"]
-    assert [event["token"] for event in told if event["type"] == "acked"] == tokens
-    owners = [event["owner"] for event in told if event["type"] == "registered" and event["as"] == "api"]
+def test_the_users_own_bus_is_not_touched(told: Told) -> None:
+    assert not (told.directory / "data").exists()
+
+
+def test_its_verdict_is_that_of_the_journal_it_leaves(told: Told) -> None:
+    verdict = run(told.directory / "data", "replay", "--verify", str(told.kept / "data")).stdout.decode()
+    assert f"  {verdict}" in told.out
+
+
+def test_the_journal_says_what_the_story_says(told: Told) -> None:
+    happened = events(told.kept / "data")
+    tokens = [event["token"] for event in happened if event["type"] == "delivered"]
+    assert [event["token"] for event in happened if event["type"] == "acked"] == tokens
+    owners = [event["owner"] for event in happened if event["type"] == "registered" and event["as"] == "api"]
     assert len(set(owners)) == 2
-    assert [event["reason"] for event in told if event["type"] == "ended" and event["owner"] == owners[0]] == ["gone"]
-    file = json.loads((kept / "api" / ".local" / "agentbus.json").read_text())
+    ended = [event["reason"] for event in happened if event["type"] == "ended" and event["owner"] == owners[0]]
+    assert ended == ["gone"]
+    file = json.loads((told.kept / "api" / ".local" / "agentbus.json").read_text())
     assert file == {"identity": "api", "channels": ["general", "memory", "deploys"]}
+
+
+def test_lines_are_short_enough_to_read(told: Told) -> None:
+    shown = re.sub(r"segment opened.*|anchor.*|Kept.*", "", told.out)
+    assert max(map(len, shown.splitlines())) <= 130
 
 
 def test_nothing_is_left_behind_unless_asked(tmp_path: Path) -> None:
@@ -73,12 +95,6 @@ def test_nothing_is_left_behind_unless_asked(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert b"Kept: " not in done.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["settings.json"]
-
-
-def test_lines_are_short_enough_to_read(tmp_path: Path) -> None:
-    out = run(tmp_path / "data", "demo", TMPDIR=str(tmp_path)).stdout.decode()
-    told = re.sub(r"segment opened.*|anchor.*", "", out)
-    assert max(map(len, told.splitlines())) <= 130
 
 
 @pytest.mark.parametrize("executable", ["/bin/false", "/nowhere/python"])
@@ -91,6 +107,13 @@ def test_what_does_not_happen_is_not_claimed(tmp_path: Path, monkeypatch: pytest
     assert result.stderr.startswith("agentbus: the demo failed: ")
     assert result.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_without_room_for_a_directory_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
+    result = CliRunner().invoke(main, ["demo", "--keep"])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("agentbus: the demo failed: [Errno 2] No such file")
 
 
 def test_a_claim_that_does_not_hold_says_which() -> None:

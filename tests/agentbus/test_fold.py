@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentbus import events as ev
@@ -349,6 +349,16 @@ def test_a_message_on_a_channel_whose_making_was_lost_is_kept(world: World) -> N
     assert list(world.state.channels["reviews"].retained.seqs) == [seq]
 
 
+def test_the_ack_of_a_batch_whose_subscription_was_lost_moves_what_is_left(world: World) -> None:
+    world.register("Sam", "general")
+    lose(world, 4, 5)
+    gap = ev.Gap("memory", 4, 5, cause="damage")
+    world.commit(ev.Delivered("Sam", "t", {"general": 2, "memory": 2}, include_own=False, gaps=[gap]))
+    world.commit(ev.Acked("Sam", "t"))
+    assert cursors(world, "Sam") == {"general": 2}
+    assert len(gaps(world, "Sam")) == 1
+
+
 @pytest.mark.parametrize("time", ["", "yesterday", "2026-09-09T08:00:xx.000Z", "2026-13-09T08:00:00.000Z"])
 def test_a_line_without_a_time_is_a_fault_and_not_a_crash(time: str) -> None:
     commit = Commit(1, time, 1, b"", "", Place(1, 0, 1))
@@ -373,6 +383,7 @@ def refolded(world: World, upto: int) -> State:
     return state
 
 
+@settings(max_examples=50, deadline=None)
 @given(steps, st.integers(0, 30))
 def test_the_fold_of_both_parts_is_the_second_folded_onto_the_first(path: list[Step], upto: int) -> None:
     world = wandered(path)

@@ -48,7 +48,17 @@ def events(text: str) -> bytes:
     return msgspec.json.encode([{"type": "posted", "content": text}])
 
 
-class FaultyFiles(Files):
+class Unflushed(Files):
+    """Leaves out what only a power cut would show."""
+
+    def fdatasync(self, fd: int) -> None:
+        pass
+
+    def fsync(self, fd: int) -> None:
+        pass
+
+
+class FaultyFiles(Unflushed):
     """Fails chosen calls; counts all of them. ``short`` makes a failing write take half of what it is given first."""
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 
 import pytest
 from hypothesis import given
@@ -18,7 +18,7 @@ def test_a_time_survives_its_text(ms: int) -> None:
 
 @given(st.integers(0, YEAR_9999_MS))
 def test_a_time_is_written_as_the_standard_library_would(ms: int) -> None:
-    moment = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(milliseconds=ms)
+    moment = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(milliseconds=ms)
     assert format_time(ms) == moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -34,7 +34,7 @@ def test_times_compare_as_texts() -> None:
         "2026-09-09T08:00:07.049",
         "2026-09-09t08:00:07.049Z",
         "2026-09-09T08:00:07.049Z\n",
-        "٢026-09-09T08:00:07.049Z",
+        "\u0662026-09-09T08:00:07.049Z",
         "2026-02-29T08:00:07.049Z",
         "2100-02-29T08:00:07.049Z",
         "2026-13-09T08:00:07.049Z",

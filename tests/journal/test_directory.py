@@ -24,7 +24,7 @@ MOUNTS = """\
 24 21 0:7 / /home rw - xfs /dev/b rw
 25 21 0:8 / /homestead rw - 9p hostshare rw
 not a mount
-26 21 0:8 / /short - 
+26 21 0:8 / /short -
 """
 
 

@@ -1,4 +1,4 @@
-"""Every system call of a session made to fail, one at a time: it happened or it left nothing, and it heals by itself."""
+"""Every system call of a session fails once: it happened or it left nothing, and it heals by itself."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_full_disk_is_not_stored_until_there_is_room(kit: Kit) -> None:
     for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         files.short = not files.short
         files.fail_verbs("write", code=code)
-        with pytest.raises(UnwritableError, match="^not stored: disk full$"):
+        with pytest.raises(UnwritableError, match=r"^not stored: disk full$"):
             kit.commit(journal, "two")
         assert kit.segment().read_bytes() == data
         assert (journal.last_seq, list(journal.read(3))) == (3, [])
@@ -106,7 +106,7 @@ def test_another_cause_is_told_in_the_systems_words(kit: Kit) -> None:
     journal = kit.open(files=files)
     kit.commit(journal)
     files.fail_verbs("write", code=errno.EACCES)
-    with pytest.raises(UnwritableError, match="^not stored: Permission denied$") as caught:
+    with pytest.raises(UnwritableError, match=r"^not stored: Permission denied$") as caught:
         kit.commit(journal)
     assert caught.value.cause == "Permission denied"
 

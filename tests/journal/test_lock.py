@@ -257,3 +257,33 @@ def test_a_forked_child_starts_afresh(kit: Kit) -> None:
         assert parent.stdout is not None
         assert parent.stdout.read() == "0\n"
     assert kit.texts() == ["parent", "child"]
+
+
+def test_waits_given_up_at_any_moment_never_let_two_in(tmp_path: Path) -> None:
+    locks = [WriterLock(str(tmp_path), Files()) for _ in range(3)]
+    inside: list[int] = []
+    most: list[int] = []
+
+    def work(lock: WriterLock, number: int) -> None:
+        for turn in range(150):
+            try:
+                lock.acquire(soon((turn * 7 + number) % 10 / 5000))
+            except BusyError:
+                continue
+            inside.append(number)
+            most.append(len(inside))
+            threading.Event().wait(0.0003)
+            inside.remove(number)
+            lock.release()
+
+    threads = [threading.Thread(target=work, args=(locks[number % 3], number)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert set(most) == {1}
+    until(lambda: not [t for t in threading.enumerate() if t.name == "journal-lock"])
+    for lock in locks:
+        lock.acquire(soon())
+        lock.release()
+        lock.close()

@@ -1,4 +1,4 @@
-"""Files put back from an older copy, deleted or exchanged: never a silent skip or replay, never a write into the wrong file."""
+"""Files put back from an older copy, deleted or exchanged: no silent skip or replay, no write into the wrong file."""
 
 from __future__ import annotations
 

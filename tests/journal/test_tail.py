@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from journal import Verdict, verify
-from tests.journal.conftest import FIRST_EVENTS, soon
+from tests.journal.conftest import FIRST_EVENTS, Unflushed, soon
 
 if TYPE_CHECKING:
     from tests.journal.conftest import Kit
@@ -32,7 +32,7 @@ def test_the_last_line_cut_at_every_byte_costs_nothing_but_itself(kit: Kit) -> N
         reader = kit.open(read_only=True)
         assert kit.texts(reader) == kept
         assert reader.torn_bytes() == (cut - begin if cut < len(data) else 0)
-        writer = kit.open()
+        writer = kit.open(files=Unflushed())
         kit.commit(writer, "more")
         if cut == len(data) - 1:
             kept = ["one", "two", "three"]  # it lacked only its LF
@@ -53,7 +53,7 @@ def test_the_first_lines_cut_at_every_byte_are_born_again(kit: Kit) -> None:
     third = data.index(b"\n", second) + 1
     for cut in range(third + 1):
         kit.segment().write_bytes(data[:cut])
-        kit.commit(kit.open(), "again")
+        kit.commit(kit.open(files=Unflushed()), "again")
         events = [commit.events for commit in kit.open().read(0)]
         assert len(events) == 3
         assert events[1] == FIRST_EVENTS
@@ -71,7 +71,7 @@ def test_a_roll_cut_at_every_byte_of_its_first_line_is_finished_by_the_next_writ
     for cut in range(data.index(b"\n") + 1):
         path.write_bytes(data[:cut])
         assert kit.texts() == before
-        kit.commit(kit.open(), "again")
+        kit.commit(kit.open(files=Unflushed()), "again")
         assert kit.texts() == [*before, "again"]
         check_sound(kit)
 

@@ -133,7 +133,8 @@ def test_a_system_without_events_is_looked_at_twice_a_second(
             return (lambda *_arguments: -1) if name in self.failing else getattr(self.libc, name)
 
     for failing in ("inotify_init1", "inotify_add_watch"):
-        monkeypatch.setattr(ctypes, "CDLL", lambda *_a, made=NoMore(failing), **_k: made)
+        broken = NoMore(failing)
+        monkeypatch.setattr(ctypes, "CDLL", lambda *_arguments, libc=broken, **_options: libc)
         assert watch.open_source(str(tmp_path)) is None
     before = len(os.listdir("/proc/self/fd"))
     assert watch.open_source(str(tmp_path)) is None
