@@ -90,6 +90,7 @@ class Bus:
         self._state = State()
         self._mutex = threading.Lock()
         self._closing = False
+        self._waits_ended = False
         self._registered = False
 
     def ask(self, question: Callable[[State], T]) -> T:
@@ -116,8 +117,20 @@ class Bus:
         Raises:
             Cancelled: the call was cancelled, or the bus is being closed.
         """
-        self._journal.wait(after_seq, timeout_s, lambda: control.cancelled or self._closing)
+        self._journal.wait(after_seq, timeout_s, lambda: control.cancelled or self._waits_ended)
         self._check(control)
+        if self._waits_ended:
+            raise Cancelled
+
+    @property
+    def anchor(self) -> str:
+        """``seq:hash`` of the last line this process has read or written; empty if there is none."""
+        return self._journal.anchor
+
+    def end_waits(self) -> None:
+        """End the calls that wait, as cancelled, from here on; other calls are done as ever."""
+        self._waits_ended = True
+        self.interrupt()
 
     def interrupt(self) -> None:
         """Wake the calls that wait, so that they look whether they were cancelled."""
@@ -244,7 +257,7 @@ class Bus:
             JournalError: the sessions could not be ended; others will find them gone, for their owner's lock is.
         """
         self._closing = True
-        self.interrupt()
+        self.end_waits()
         try:
             if self._registered:
                 self._execute(_Call(EndSessions(), _nothing, Control(self), deadline))

@@ -12,6 +12,7 @@ from journal import Journal
 
 if TYPE_CHECKING:
     from agentbus.config import Settings
+    from agentbus.log import Log
 
 _HOUR_MS = 3600 * 1000
 _MINUTE_MS = 60 * 1000
@@ -37,6 +38,10 @@ class Host:
         """Fold the journal ahead of the first call. Raises JournalError, as the calls that follow will."""
         self.bus.warm()
 
+    def end_waits(self) -> None:
+        """End the calls that wait for news: nobody will ask for their answers."""
+        self.bus.end_waits()
+
     def interrupt(self) -> None:
         """Wake the calls that wait."""
         self.bus.interrupt()
@@ -46,19 +51,25 @@ class Host:
         self.bus.close(deadline)
 
 
-def open_journal(settings: Settings, *, read_only: bool = False) -> Journal:
+def open_journal(settings: Settings, *, read_only: bool = False, log: Log | None = None) -> Journal:
     """The user's journal. Touches no file yet: a writer makes it at its first commit."""
+
+    def tell(piece: str) -> None:
+        if log is not None:
+            log.warning("set a torn tail aside: it was never acknowledged", piece=piece)
+
     return Journal(
         settings.data_directory / "journal",
         first_events=FIRST_EVENTS,
         by=f"agentbus {__version__}",
         segment_bytes_max=settings.segment_mib << 20,
+        on_set_aside=tell,
         read_only=read_only,
         allow_network_filesystem=settings.allow_network_filesystem,
     )
 
 
-def open_host(settings: Settings, directory: str, client: str | None = None) -> Host:
+def open_host(settings: Settings, directory: str, client: str | None = None, log: Log | None = None) -> Host:
     """A process that may register and post. Touches no file yet."""
     policy = Policy(
         cursor_idle_ms=settings.cursor_idle_hours * _HOUR_MS,
@@ -66,5 +77,5 @@ def open_host(settings: Settings, directory: str, client: str | None = None) -> 
         event_bytes_max=settings.max_message_kib << 10,
         result_bytes_max=settings.result_kib << 10,
     )
-    bus = Bus(open_journal(settings), Owners(settings.data_directory / "owners"), policy)
+    bus = Bus(open_journal(settings, log=log), Owners(settings.data_directory / "owners"), policy)
     return Host(bus, settings, directory, client)

@@ -59,8 +59,7 @@ class Methods:
     def warm(self) -> None:
         """Import the table and fold the journal, so that the first call finds both ready. Never raises."""
         try:
-            self._service.table()
-            self._service.host(self._client).warm()
+            self._service.warm(self._client)
         except BusError as refused:  # so will each call
             self._service.complain(refused.message)
         except Exception as error:  # noqa: BLE001  # the outermost shell; the next call says why

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 
+from agentbus import __version__
 from agentbus.protocol import render_protocol, render_setup
 from agentbus.repoconfig import identity
 
@@ -66,14 +67,37 @@ class Service:
                 self._opened = self._open_host(client)
             return self._opened[0]
 
+    def warm(self, client: str | None) -> None:
+        """Import the table and fold the journal, so that the first call finds both ready.
+
+        Raises:
+            BusError, JournalError: so will each call.
+        """
+        self.table()
+        host = self.host(client)
+        host.warm()
+        self._log_anchor("server started")
+
+    def end_waits(self) -> None:
+        """End the calls that only wait for news."""
+        if self._opened is not None:
+            self._opened[0].end_waits()
+
     def close(self, deadline: float) -> None:
         """End the sessions of this process, if that can be done by ``deadline`` (monotonic). Never raises."""
         if self._opened is None:
             return
         try:
+            self._log_anchor("server ended")
             self._opened[0].close(deadline)
         except Exception as error:  # noqa: BLE001  # the outermost shell of a process that ends anyway
             self.report("close", error)
+
+    def _log_anchor(self, what: str) -> None:
+        """Log the journal's anchor: beside the journal it proves nothing, in a backup of the log it does."""
+        if self._opened is not None:
+            host, log = self._opened
+            log.info(what, version=__version__, client=host.client, anchor=host.bus.anchor)
 
     def instructions(self) -> str:
         """The session protocol, with this directory's identity."""
@@ -120,10 +144,8 @@ def from_settings(config_path: str | None) -> Service:
         from agentbus import config, host, log  # noqa: PLC0415  # heavy
 
         settings = config.load(config_path, os.environ)
-        return (
-            host.open_host(settings, _directory(), client),
-            log.open_log(settings.data_directory, settings.log_level),
-        )
+        lines = log.open_log(settings.data_directory, settings.log_level)
+        return host.open_host(settings, _directory(), client, lines), lines
 
     return Service(_load_table, open_host)
 

@@ -57,6 +57,7 @@ def serve(service: Service) -> NoReturn:
     signal.setitimer(signal.ITIMER_REAL, EXIT_S)  # the kernel's own, which needs neither a thread nor Python's lock
     if watch.stdin_ended:
         door.take(lines.last_line())
+        service.end_waits()
         door.drain(time.monotonic() + FINISH_S)
     door.cancel_calls()
     door.drain(time.monotonic() + ABANDON_S)

@@ -43,6 +43,7 @@ class Journal:
         by: software and version, for the first line of segments this object opens.
         segment_bytes_max: a segment that has reached this size is followed by a new one.
         files: the system calls; a test's may fail.
+        on_set_aside: told the name of each piece that mending took out, under the writer lock; must not raise.
         read_only: never write, never make anything.
         allow_network_filesystem: write even where locks may not hold.
     """
@@ -55,6 +56,7 @@ class Journal:
         by: str = "",
         segment_bytes_max: int = SEGMENT_BYTES_MAX,
         files: Files = _SYSTEM_FILES,
+        on_set_aside: Callable[[str], None] = lambda _: None,
         read_only: bool = False,
         allow_network_filesystem: bool = False,
     ) -> None:
@@ -65,7 +67,7 @@ class Journal:
         self._prepared = False
         self._lock = WriterLock(self._directory, files)
         self._reader = Reader(self._directory, files, self._lock)
-        settings = Settings(first_events, by, segment_bytes_max)
+        settings = Settings(first_events, by, segment_bytes_max, on_set_aside)
         self._writer = Writer(self._reader, self._lock, files, settings)
         self._watch = Watch(self._directory)
         forked = weakref.WeakMethod(self._after_fork)

@@ -121,9 +121,15 @@ class WriterLock:
             self._files.close(fd)
 
     def close(self) -> None:
-        """Close the lock file. A worker still in the queue has a descriptor of its own and gives the lock back."""
-        with self._threads:
-            self._drop()
+        """Close the lock file, unless another thread is still at it: then the file goes with the process.
+
+        A worker still in the queue has a descriptor of its own and gives the lock back.
+        """
+        if self._threads.acquire(blocking=False):
+            try:
+                self._drop()
+            finally:
+                self._threads.release()
 
     def _take(self, deadline: float) -> None:
         while True:

@@ -11,6 +11,7 @@ import socket
 import threading
 import time
 import uuid
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -24,8 +25,6 @@ from journal.record import LINE_BYTES_MAX, Place
 from journal.segment import Position
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from journal.files import Files
     from journal.lock import WriterLock
     from journal.reader import Reader
@@ -43,11 +42,12 @@ class Appended(msgspec.Struct, frozen=True, gc=False):
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """What a writer puts into new segments, and when it opens one."""
+    """What a writer puts into new segments, when it opens one, and whom it tells of a piece set aside."""
 
     first_events: bytes
     by: str
     segment_bytes_max: int
+    on_set_aside: Callable[[str], None]
 
 
 class Writer:
@@ -252,6 +252,7 @@ class Writer:
         self._files.truncate(fd, position.offset)
         with self._flushing(position.segment):
             self._files.fdatasync(fd)
+        self._settings.on_set_aside(name)
 
     # --- lines and segments
 

@@ -299,6 +299,17 @@ def test_nothing_is_delivered_past_a_gap_for_which_there_was_no_room(world: Worl
     assert seqs(world.run(ask(ack=second.token), policy=narrow(0))) == [seq]
 
 
+def test_not_even_a_message_that_would_fit_is_delivered_past_an_untold_gap() -> None:
+    world, long = World(), '"' * 128
+    world.channel(long)
+    world.register("Sam", "general", long)
+    world.commit(ev.Lost(first=world.state.last_seq + 1, last=90, bytes=1, next_prev=None, reason="damage"))
+    seq = world.post("Ann")
+    told = results.encoded_bytes(ev.Gap("general", 5, 90, cause="damage")) + 1
+    result = world.run(ask(), policy=narrow(told + world.line_bytes[seq]))
+    assert ([gap.channel for gap in result.gaps], result.messages, result.more) == (["general"], (), 1)
+
+
 def test_an_idle_subscription_is_dropped_and_told_and_the_others_deliver(world: World) -> None:
     unread = [world.post("Ann"), world.post("Ann")]
     world.now_ms += 72 * HOUR_MS

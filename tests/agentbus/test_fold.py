@@ -108,6 +108,13 @@ def test_only_an_ack_moves_a_cursor(world: World) -> None:
     assert world.state.batches == {}
 
 
+def test_a_cursor_never_goes_back(world: World) -> None:
+    world.register("Sam", "general")
+    world.commit(ev.Delivered("Sam", "t", {"general": 1}, include_own=False), ev.Acked("Sam", "t"))
+    world.commit(ev.AckedAll("Sam", 2, "operator"))
+    assert cursors(world, "Sam") == {"general": 2}
+
+
 def test_a_later_batch_takes_the_place_of_the_pending_one(world: World) -> None:
     world.register("Sam", "general")
     one = world.post("Ann")

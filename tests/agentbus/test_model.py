@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from agentbus.events import Evicted
 from tests.agentbus.hosts import Result, call, crash, live, open_at, replayed
@@ -103,43 +103,33 @@ class TwoProcesses(RuleBasedStateMachine):
         assert told == {channel: count for channel, count in counts.items() if count}
         self.held[display] = (which, name)
 
-    @rule(which=st.integers(0, 1))
-    def crash(self, which: int) -> None:
-        crash(self.hosts[which])
-        self._reopen(which)
-
-    @rule(which=st.integers(0, 1))
-    def close(self, which: int) -> None:
-        self.hosts[which].close(time.monotonic() + 5)
-        self._reopen(which)
-
-    def _reopen(self, which: int) -> None:
+    @rule(which=st.integers(0, 1), crashed=st.booleans())
+    def end_and_come_back(self, which: int, crashed: bool) -> None:  # noqa: FBT001  # as above
+        if crashed:
+            crash(self.hosts[which])
+        else:
+            self.hosts[which].close(time.monotonic() + 5)
         self.hosts[which] = open_at(self.data)
         self.held = {display: holder for display, holder in self.held.items() if holder[0] != which}
+        self._register(which, NAMES[which], resume=True)
 
     # --- channels
 
-    @precondition(lambda self: self.held)
-    @rule(draw=st.data(), channel=st.sampled_from(CHANNELS), oldest=st.booleans())
-    def subscribe(self, draw: st.DataObject, channel: str, oldest: bool) -> None:  # noqa: FBT001  # as above
+    @rule(draw=st.data(), channel=st.sampled_from(CHANNELS), what=st.sampled_from(["now", "oldest", "unsubscribe"]))
+    def subscribe_or_unsubscribe(self, draw: st.DataObject, channel: str, what: str) -> None:
         display, which = self._someone(draw)
         cursors = self.identities[display].cursors
         before = self._seq()
-        result = call(
-            self.hosts[which], "subscribe", as_=display, channel=channel, from_="oldest" if oldest else "now"
-        )  # fmt: skip
+        if what == "unsubscribe":
+            call(self.hosts[which], "unsubscribe", as_=display, channel=channel)
+            if channel in cursors:
+                self._drop(self.identities[display], channel)
+            return
+        result = call(self.hosts[which], "subscribe", as_=display, channel=channel, from_=what)
         assert result.get("already", False) == (channel in cursors)
         if channel not in cursors:
             there = [message.seq for message in self.messages if message.channel == channel]
-            cursors[channel] = there[0] - 1 if oldest and there else before
-
-    @precondition(lambda self: self.held)
-    @rule(draw=st.data(), channel=st.sampled_from(CHANNELS))
-    def unsubscribe(self, draw: st.DataObject, channel: str) -> None:
-        display, which = self._someone(draw)
-        call(self.hosts[which], "unsubscribe", as_=display, channel=channel)
-        if channel in self.identities[display].cursors:
-            self._drop(self.identities[display], channel)
+            cursors[channel] = there[0] - 1 if what == "oldest" and there else before
 
     def _drop(self, identity: Identity, channel: str) -> None:
         del identity.cursors[channel]
@@ -153,16 +143,16 @@ class TwoProcesses(RuleBasedStateMachine):
 
     # --- messages
 
-    @precondition(lambda self: self.held)
-    @rule(draw=st.data(), channel=st.sampled_from(CHANNELS))
-    def post(self, draw: st.DataObject, channel: str) -> None:
-        display, which = self._someone(draw)
-        content = f"message {len(self.messages)}"
-        result = call(self.hosts[which], "post", as_=display, channel=channel, content=content)
-        listening = [name for name, each in self.identities.items() if channel in each.cursors and name != display]
-        assert result["subscribers"] == len(listening)
-        assert result["live"] == len([name for name in listening if name in self.held])
-        self.messages.append(Message(result["seq"], channel, display, content))
+    @rule(draw=st.data(), channels=st.lists(st.sampled_from(CHANNELS), min_size=1, max_size=5))
+    def post(self, draw: st.DataObject, channels: list[str]) -> None:
+        for channel in channels:
+            display, which = self._someone(draw)
+            content = f"message {len(self.messages)}"
+            result = call(self.hosts[which], "post", as_=display, channel=channel, content=content)
+            listening = [name for name, each in self.identities.items() if channel in each.cursors and name != display]
+            assert result["subscribers"] == len(listening)
+            assert result["live"] == len([name for name in listening if name in self.held])
+            self.messages.append(Message(result["seq"], channel, display, content))
 
     @rule(half=st.booleans())
     def evict(self, half: bool) -> None:  # noqa: FBT001  # as above
@@ -183,8 +173,12 @@ class TwoProcesses(RuleBasedStateMachine):
                     identity.gaps.setdefault("general", []).append(gap | {"cause": "retention"})
         self.messages = [each for each in self.messages if each.channel != "general" or each.seq >= before]
 
-    @precondition(lambda self: self.held)
-    @rule(draw=st.data(), count=st.integers(0, 4), own=st.booleans(), ack=st.sampled_from(["last", "none", "wrong"]))
+    @rule(
+        draw=st.data(),
+        count=st.integers(0, 4),
+        own=st.booleans(),
+        ack=st.sampled_from(["last", "last", "last", "none", "wrong"]),
+    )
     def receive(self, draw: st.DataObject, count: int, own: bool, ack: str) -> None:  # noqa: FBT001  # as above
         display, which = self._someone(draw)
         identity = self.identities[display]
@@ -192,7 +186,6 @@ class TwoProcesses(RuleBasedStateMachine):
         result = self._receive(display, which, token, count, include_own=own)
         identity.token = result.get("token")
 
-    @precondition(lambda self: self.held)
     @rule(draw=st.data(), count=st.integers(1, 4))
     def receive_whose_answer_is_lost(self, draw: st.DataObject, count: int) -> None:
         display, which = self._someone(draw)
@@ -201,9 +194,8 @@ class TwoProcesses(RuleBasedStateMachine):
     def _receive(self, display: str, which: int, token: str | None, count: int, *, include_own: bool) -> Result:
         identity = self.identities[display]
         arguments: dict[str, Any] = {} if token is None else {"ack": token}
-        result = call(
-            self.hosts[which], "receive", as_=display, count=count, include_own=include_own, **arguments
-        )  # fmt: skip
+        arguments |= {"count": count, "include_own": include_own}
+        result = call(self.hosts[which], "receive", as_=display, **arguments)
         acked = identity.batch is not None and token == identity.batch.token
         assert result.get("ack_ignored", False) == (token is not None and not acked)
         if acked and identity.batch is not None:

@@ -8,6 +8,8 @@ import select
 import signal
 import subprocess
 import sys
+import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -462,3 +464,32 @@ def test_what_the_short_cuts_do_not_know_is_clicks_to_answer(arguments: list[str
     )
     assert done.returncode == (2 if arguments in (["mcp", "extra"], ["mcp", "--config"]) else 0)
     assert done.returncode == 0 or done.stderr.startswith("agentbus: ")
+
+
+def test_the_log_holds_the_anchor_at_the_start_and_at_the_end(tmp_path: Path, environ: dict[str, str]) -> None:
+    with RawServer(MCP, **environ) as server:
+        server.initialize()
+        server.call(2, "register", name="shop")
+        assert server.next()["id"] == 2
+        limit = time.monotonic() + WAIT_S  # the first line is written beside the first call
+        while not (tmp_path / "data" / "agentbus.log").exists():
+            assert time.monotonic() < limit
+            threading.Event().wait(0.01)
+    lines = [json.loads(line) for line in (tmp_path / "data" / "agentbus.log").read_text().splitlines()]
+    journal = (tmp_path / "data" / "journal" / "00000000000000000001.jsonl").read_bytes().splitlines()
+    assert [line["msg"] for line in lines] == ["server started", "server ended"]
+    assert lines[1]["anchor"] == f"3:{json.loads(journal[2])['hash']}"
+
+
+def test_a_torn_tail_that_was_set_aside_is_in_the_log(tmp_path: Path, environ: dict[str, str]) -> None:
+    segment = tmp_path / "data" / "journal" / "00000000000000000001.jsonl"
+    for _ in range(2):
+        with RawServer(MCP, **environ) as server:
+            server.initialize()
+            server.call(2, "register", name="shop")
+            assert "structuredContent" in server.next()["result"]
+        with segment.open("ab") as file:
+            file.write(b'{"seq":')
+    pieces = [path.name for path in (tmp_path / "data" / "journal" / "set-aside").iterdir()]
+    lines = [json.loads(line) for line in (tmp_path / "data" / "agentbus.log").read_text().splitlines()]
+    assert [line["piece"] for line in lines if line["level"] == "WARN"] == pieces

@@ -9,6 +9,7 @@ import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
+from agentbus.control import Cancelled
 from agentbus.errors import VALIDATION, BusError
 from agentbus.service import Service
 from agentbus.stdio import serve
@@ -25,12 +26,18 @@ class ToyHost:
 
     def __init__(self, client: str | None, how: str) -> None:
         self.bus = self
+        self.anchor = "1:toy"
+        self.client = client
         self.interrupted = threading.Event()
+        self.waits_ended = threading.Event()
         self._how = how
         say("open", client)
 
     def interrupt(self) -> None:
         self.interrupted.set()
+
+    def end_waits(self) -> None:
+        self.waits_ended.set()
 
     def warm(self) -> None:
         say("warm")
@@ -52,7 +59,9 @@ def call(name: str, arguments: dict[str, Any], host: ToyHost, control: Control) 
     if name == "wait":
         if control.progress:
             control.progress(0.5)
-        host.interrupted.wait()
+        while not host.interrupted.wait(0.01):
+            if host.waits_ended.is_set():
+                raise Cancelled
         control.check()
     if name == "work":  # as one past its commit: no cancellation stops it
         host.interrupted.wait(arguments["seconds"])
@@ -98,7 +107,9 @@ def main(how: str = "") -> None:
     def open_host(client: str | None) -> tuple[Host, Log]:
         if how == "settings are wrong":
             raise BusError(VALIDATION, "settings: no such key")
-        log = SimpleNamespace(error=lambda msg, **more: say("log", msg, more["where"], more["error"]))
+        log = SimpleNamespace(
+            error=lambda msg, **more: say("log", msg, more["where"], more["error"]), info=lambda *_, **__: None
+        )
         return cast("Host", ToyHost(client, how)), cast("Log", log)
 
     serve(Service(load_table, open_host))

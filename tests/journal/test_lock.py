@@ -287,3 +287,31 @@ def test_waits_given_up_at_any_moment_never_let_two_in(tmp_path: Path) -> None:
         lock.acquire(soon())
         lock.release()
         lock.close()
+
+
+def test_closing_does_not_wait_for_a_thread_that_is_waiting_for_the_lock(kit: Kit) -> None:
+    journal = kit.open()
+    kit.commit(journal, "one")
+    with kit.run(HOLD) as holder:
+        assert holder.stdout is not None
+        assert holder.stdin is not None
+        assert holder.stdout.readline() == "held\n"
+        lock = journal._lock
+        failures: list[BusyError] = []
+
+        def wait() -> None:
+            try:
+                journal.commit(lambda _: events("two"), deadline=soon(10))
+            except BusyError as error:
+                failures.append(error)
+
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        until(lambda: any(t.name == "journal-lock" for t in threading.enumerate()))
+        lock.close()
+        assert waiting.is_alive()
+        holder.stdin.write("\n")
+        holder.stdin.flush()
+        waiting.join(10)
+        assert (waiting.is_alive(), failures) == (False, [])
+    assert kit.texts() == ["one", "two"]

@@ -114,6 +114,17 @@ def test_a_writer_that_died_in_a_line_is_mended_by_another_that_had_read_it_all(
     assert len(journal.set_aside()) == 1
 
 
+def test_who_mends_a_torn_tail_is_told_the_name_of_the_piece(kit: Kit) -> None:
+    told: list[str] = []
+    kit.commit(kit.open(), "one")
+    with kit.segment().open("ab") as file:
+        file.write(b'{"seq":')
+    writer = kit.open(on_set_aside=told.append)
+    kit.commit(writer, "two")
+    assert len(told) == 1
+    assert told == writer.set_aside()
+
+
 def test_an_unfinished_line_is_part_of_what_build_sees(kit: Kit) -> None:
     journal = kit.open()
     kit.commit(journal, "one")
