@@ -2,6 +2,8 @@
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
+# The rooms of agentbus that docs/house.md marks as pure.
+PURE := $(shell sed -n 's|^. \([a-z_/]*\.py\) . P . .*|agentbus/\1|p' docs/house.md | paste -sd, -)
 
 .PHONY: demo test check bench clean
 
@@ -13,7 +15,7 @@ test: check
 	$(BIN)/coverage run -m pytest -n 2 -q
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report --fail-under=95
-	$(BIN)/coverage report --fail-under=100 --include='journal/*,$(subst $() ,$(comma),$(PURE))'
+	$(BIN)/coverage report --fail-under=100 --include='journal/*,$(PURE)'
 
 check: .venv/ready
 	$(BIN)/ruff format --check .

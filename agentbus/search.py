@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from agentbus.decide.channels import require_channel
 from agentbus.errors import NOT_FOUND, VALIDATION, BusError, render_value
 from agentbus.limits import SNIPPET_CHARS
 from agentbus.queries import located
@@ -156,8 +157,10 @@ def channels(state: State, scope: Scope) -> list[Channel]:
     """The channels a scope looks into, by name.
 
     Raises:
-        BusError: not_found; the thread's message cannot be read any more.
+        BusError: not_found; there is no such channel, or the thread's message cannot be read any more.
     """
+    if scope.channel is not None:
+        require_channel(state, scope.channel)
     if scope.thread is not None and state.author_of(scope.thread) is None:
         raise BusError(
             NOT_FOUND,

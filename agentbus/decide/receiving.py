@@ -216,8 +216,9 @@ def _again(state: State, command: Receive, batch: Batch, *, ignored: bool) -> Re
 
 
 def _active_is_due(state: State, identity: str, facts: Facts) -> bool:
-    """Whether an empty receive must renew the idle clock; it writes a line for that at most once an hour."""
+    """Whether an empty receive must renew the idle clock: at most once an hour, and well before it runs out."""
     mine = state.subscriptions.get(identity)
     if not mine:
         return False
-    return facts.time_ms - min(subscription.active_ms for subscription in mine.values()) >= ACTIVE_INTERVAL_MS
+    interval_ms = min(ACTIVE_INTERVAL_MS, facts.policy.cursor_idle_ms // 2)
+    return facts.time_ms - min(subscription.active_ms for subscription in mine.values()) >= interval_ms

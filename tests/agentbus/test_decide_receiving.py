@@ -370,6 +370,13 @@ def test_looking_in_vain_renews_the_idle_clock_at_most_once_an_hour(world: World
     assert world.decide(ask()).events == ()
 
 
+def test_who_keeps_looking_is_never_idle_not_even_by_the_shortest_setting(world: World) -> None:
+    policy = msgspec.structs.replace(POLICY, cursor_idle_ms=HOUR_MS)
+    for _ in range(30):
+        world.now_ms += 20 * 60_000
+        assert world.run(ask(), policy=policy) == ReceiveResult()
+
+
 def test_without_a_subscription_there_is_nothing_to_renew_and_nothing_to_receive(world: World) -> None:
     world.register("Bob")
     world.now_ms += 200 * HOUR_MS
@@ -513,7 +520,7 @@ def cursors_of(world: World) -> dict[str, list[tuple[str, int]]]:
     }
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(steps)
 def test_every_walk_delivers_what_the_lists_deliver(path: list[Step]) -> None:
     world = begun()
@@ -541,7 +548,7 @@ def assert_fits(world: World, result: ReceiveResult, reader: str) -> None:
         assert len(result.messages) <= 1
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(steps)
 def test_every_message_of_others_is_handed_out_once_in_order_or_lies_in_a_gap(path: list[Step]) -> None:
     world = begun()

@@ -390,7 +390,7 @@ def refolded(world: World, upto: int) -> State:
     return state
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(steps, st.integers(0, 30))
 def test_the_fold_of_both_parts_is_the_second_folded_onto_the_first(path: list[Step], upto: int) -> None:
     world = wandered(path)

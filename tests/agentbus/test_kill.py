@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 WORKER = str(Path(__file__).with_name("bus_worker.py"))
 NAMES = ("sam", "tom", "ann")
-ROUNDS = 12
+ROUNDS = 8
 LINES_BEFORE_A_KILL = 25
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentbus import names
@@ -109,6 +109,7 @@ def test_any_text_is_a_lasting_name_or_is_refused_in_one_line_that_can_be_sent(t
         assert "/" not in name
 
 
+@settings(max_examples=40)
 @given(st.text(st.characters(), max_size=300) | st.recursive(st.integers() | st.text(st.characters()), st.lists))
 def test_a_value_in_an_error_is_one_line_that_can_be_sent_and_is_cut(value: object) -> None:
     shown = render_value(value)

@@ -142,7 +142,7 @@ def test_the_canonical_state_is_one_line_of_sorted_compact_json(world: World) ->
     assert state["memories"] == [{"id": 5, "channel": "memory", "seq": 5, "revision": 1, "from": "Ann"}]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(steps)
 def test_unread_is_what_a_default_receive_would_still_hand_out_and_the_unacked(path: list[Step]) -> None:
     world = wandered(path)
