@@ -63,11 +63,11 @@ def run(name: str, given: Any, host: Host, control: Control, *, repeatable: bool
 def register(given: args.RegisterArguments, host: Host, control: Control) -> Result:
     """Join the bus, or come back to it; the repository's persistent list is applied."""
     file = repoconfig.read(host.directory)
-    context = os.path.basename(host.directory) or "/" if given.context is UNSET else given.context
+    name = names.parse_agent_name(given.name)
     command = cmd.Register(
-        name=names.parse_agent_name(given.name),
+        name=name,
         parent=None if given.parent is UNSET else names.parse_display_name(given.parent),
-        context=names.parse_context(context),
+        context=_directory_name(host, name) if given.context is UNSET else names.parse_context(given.context),
         resume=given.resume,
         client=host.client,
         channels=tuple(file.channels),
@@ -82,6 +82,14 @@ def register(given: args.RegisterArguments, host: Host, control: Control) -> Res
     if done.expired:
         record["expired"] = [{"channel": gone.channel, "unread": gone.unread} for gone in done.expired]
     return record | ({"already": True} if done.already else {})
+
+
+def _directory_name(host: Host, name: names.AgentName) -> str:
+    """Where the agent works, unless it says so itself; its own name where the directory's breaks the name rule."""
+    try:
+        return names.parse_context(os.path.basename(host.directory))
+    except BusError:
+        return name
 
 
 def _pending(state: State, done: cmd.RegisterResult) -> list[Result]:
@@ -133,7 +141,7 @@ def _persist(host: Host, edit: Callable[[str, str], object], channel: str) -> Re
 
 def post(given: args.PostArguments, host: Host, control: Control) -> Result:
     """Post, and say who will see it."""
-    command = _post_command(given)
+    command = post_command(given)
     done = host.bus.execute_and_ask(command, lambda state, _: _audience(state, command), control)
     post, audience = done.result, done.seen
     record: Result = {"seq": post.seq if done.seq is None else done.seq}
@@ -148,7 +156,8 @@ def post(given: args.PostArguments, host: Host, control: Control) -> Result:
     return record | ({"repeated": True} if post.repeated else {})
 
 
-def _post_command(given: args.PostArguments) -> cmd.Post:
+def post_command(given: args.PostArguments) -> cmd.Post:
+    """What a post asks of the bus. Raises BusError (validation) for what no State could make right."""
     _require(given.content != "", '"content" is empty: post some text')
     if given.metadata is not UNSET:
         many = len(given.metadata)
@@ -232,8 +241,8 @@ def _receive_command(given: args.ReceiveArguments, host: Host) -> cmd.Receive:
     if given.channels is not UNSET:
         many = len(given.channels)
         _require(
-            many <= FILTER_ENTRIES_MAX,
-            f'"channels" has {many} entries, more than {FILTER_ENTRIES_MAX}: name fewer',
+            0 < many <= FILTER_ENTRIES_MAX,
+            f'"channels" has {many} entries: name 1 to {FILTER_ENTRIES_MAX}, or leave it out for all',
         )
         channels = tuple(names.parse_channel_name(name) for name in given.channels)
     return cmd.Receive(

@@ -240,10 +240,9 @@ class Journal:
             return []
 
     def close(self) -> None:
-        """End every wait and close the files. Commits in other threads must have ended."""
+        """End every wait and close the files; while a commit runs in another thread they are left to the process."""
         self._watch.close()
-        self._writer.close()
-        self._lock.close()
+        self._lock.close(self._writer.close)
 
     def _after_fork(self) -> None:
         """A child neither holds nor drops its parent's locks, and shares no descriptor with it."""

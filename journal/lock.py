@@ -120,13 +120,14 @@ class WriterLock:
         finally:
             self._files.close(fd)
 
-    def close(self) -> None:
-        """Close the lock file, unless another thread is still at it: then the file goes with the process.
+    def close(self, also: Callable[[], None] = lambda: None) -> None:
+        """Close the lock file, and do ``also``, unless another thread is at it: then all goes with the process.
 
         A worker still in the queue has a descriptor of its own and gives the lock back.
         """
         if self._threads.acquire(blocking=False):
             try:
+                also()
                 self._drop()
             finally:
                 self._threads.release()

@@ -212,13 +212,17 @@ class Reader:
         return None
 
     def verify(self, fd: int, first_seq: int) -> None:
-        """Verify an open segment from its beginning.
+        """Verify an open segment from its beginning, at least up to the last line that was verified in it before.
 
         Raises:
-            CorruptError: it is damaged.
+            CorruptError: it is damaged, or ends before that line.
         """
-        for _ in self._scans(fd, segment.start(first_seq), last=True):
-            pass
+        end = segment.start(first_seq)
+        for scanned in self._scans(fd, end, last=True):
+            end = scanned.end
+        tail = self.memory.tail.position
+        if tail.segment == first_seq and end.offset < tail.offset:
+            raise self.corrupt(end, f"seq {tail.seq}, which was written and read before, is gone")
 
     def bytes_after(self, mark: Mark) -> int:
         """Bytes in the mark's segment after it."""

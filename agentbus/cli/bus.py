@@ -96,15 +96,21 @@ def login_name() -> AgentName:
 
 
 @contextmanager
-def person(settings: Settings, name: AgentName) -> Iterator[tuple[Host, AgentName]]:
+def person(settings: Settings, name: AgentName, refuse: Callable[[State], object]) -> Iterator[tuple[Host, AgentName]]:
     """A session of a person, under ``name`` or its next free suffix, until the block ends. It subscribes to nothing.
 
+    Args:
+        settings: the user's.
+        name: who it is.
+        refuse: raises BusError where what the person is about to do would be refused: then no session is begun for it.
+
     Raises:
-        JournalError: nothing was written.
+        BusError, JournalError: nothing was written.
     """
     command = Register(name=name, context=_context(), client=_CLIENT)
     host = open_host(settings, working_directory(), _CLIENT)
     try:
+        host.bus.ask(lambda state: state.last_seq and refuse(state))  # an empty journal gets its channels first
         yield host, host.bus.execute(command).result.as_
     finally:
         # What was done stands. A session that could not be ended is found gone: its owner's lock is.

@@ -10,7 +10,11 @@ from agentbus import calls, queries
 from agentbus.arguments import CreateChannelArguments
 from agentbus.cli import bus
 from agentbus.cli.output import print_json, print_rows
+from agentbus.commands import CreateChannel
 from agentbus.control import Control
+from agentbus.decide.channels import require_creatable
+from agentbus.kinds import MEMORY, ORDINARY
+from agentbus.names import parse_channel_name
 from agentbus.visible import render_visible
 
 if TYPE_CHECKING:
@@ -32,8 +36,10 @@ def create(name: str, *, memory: bool, as_json: bool, settings: Settings) -> Non
 
     One that exists with this kind is left as it is. Nobody is subscribed by it: see `agentbus subscribe`.
     """
-    with bus.person(settings, bus.login_name()) as (host, as_):
-        given = CreateChannelArguments(as_=as_, name=name, kind="memory" if memory else "ordinary")
+    person, kind = bus.login_name(), MEMORY if memory else ORDINARY
+    wanted = CreateChannel(as_=person, channel=parse_channel_name(name), kind=kind)
+    with bus.person(settings, person, lambda state: require_creatable(state, wanted)) as (host, as_):
+        given = CreateChannelArguments(as_=as_, name=name, kind=kind)
         done = calls.create_channel(given, host, Control(host.bus))
     if as_json:
         print_json(done)

@@ -12,6 +12,7 @@ from agentbus.arguments import PostArguments
 from agentbus.cli import bus
 from agentbus.cli.output import print_json
 from agentbus.control import Control
+from agentbus.decide.channels import require_channel
 from agentbus.names import parse_agent_name
 from agentbus.visible import render_visible
 
@@ -34,7 +35,8 @@ def post(channel: str, text: str, *, name: str | None, as_json: bool, settings: 
     content = _read_stdin(settings.max_message_kib << 10) if text == "-" else text
     _require_utf8(content)
     asked = bus.login_name() if name is None else parse_agent_name(name)
-    with bus.person(settings, asked) as (host, as_):
+    wanted = calls.post_command(PostArguments(as_=asked, channel=channel, content=content))
+    with bus.person(settings, asked, lambda state: require_channel(state, wanted.channel)) as (host, as_):
         given = PostArguments(as_=as_, channel=channel, content=content)
         done = {"as": as_, **calls.post(given, host, Control(host.bus))}
     if as_json:

@@ -49,18 +49,29 @@ def nearest(name: str, names: Iterable[str]) -> str:
 def create_channel(state: State, command: CreateChannel, facts: Facts) -> Decision[CreateChannelResult]:
     """Creating what exists with the same kind is no fault; another kind, or a name that differs by case only, is."""
     require_session(state, command.as_, facts.owner)
+    result = CreateChannelResult(command.channel, command.kind, created=not require_creatable(state, command))
+    if not result.created:
+        return Decision((), result)
+    return Decision((ChannelCreated(channel=command.channel, kind=command.kind, as_=command.as_),), result)
+
+
+def require_creatable(state: State, command: CreateChannel) -> bool:
+    """Whether the channel exists already, as the command wants it.
+
+    Raises:
+        BusError: conflict; it exists in another kind or spelling. capacity_exhausted; there are too many.
+    """
     existing = state.channels.get(command.channel)
-    if existing is not None:
-        if existing.kind != command.kind:
-            raise BusError(
-                CONFLICT,
-                f'channel {render_value(existing.name)} exists with kind "{existing.kind}", not "{command.kind}":'
-                " use it as it is, or choose another name",
-            )
-        return Decision((), CreateChannelResult(command.channel, command.kind, created=False))
-    _require_room(state, command.channel)
-    made = ChannelCreated(channel=command.channel, kind=command.kind, as_=command.as_)
-    return Decision((made,), CreateChannelResult(command.channel, command.kind, created=True))
+    if existing is None:
+        _require_room(state, command.channel)
+        return False
+    if existing.kind != command.kind:
+        raise BusError(
+            CONFLICT,
+            f'channel {render_value(existing.name)} exists with kind "{existing.kind}", not "{command.kind}":'
+            " use it as it is, or choose another name",
+        )
+    return True
 
 
 def _require_room(state: State, name: str) -> None:

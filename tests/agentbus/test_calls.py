@@ -411,6 +411,12 @@ def test_an_unacked_batch_comes_again_whatever_the_call_asks(data: Path, sam: Ho
     assert (done["messages"], "token" in done) == ([], False)
 
 
+def test_a_directory_whose_name_may_be_no_context_keeps_nobody_from_registering(tmp_path: Path, data: Path) -> None:
+    host = open_at(data, tmp_path / "bad\nname")
+    assert call(host, "register", name="sam")["as"] == "sam"
+    assert events(data)[-3]["context"] == "sam"
+
+
 def test_own_messages_are_left_out_unless_asked_for_and_channels_can_be_chosen(sam: Host, tom: Host) -> None:
     call(tom, "post", as_="tom", channel="general", content="own")
     call(sam, "post", as_="sam", channel="memory", content="fact")
@@ -422,6 +428,8 @@ def test_own_messages_are_left_out_unless_asked_for_and_channels_can_be_chosen(s
     assert (both["messages"][0]["memory_id"], both["messages"][0]["revision"]) == (6, 1)
     answer = refusal(tom, "receive", as_="tom", ack=both["token"], channels=["nowhere"])
     assert answer["code"] == "not_found"
+    answer = refusal(tom, "receive", as_="tom", ack=both["token"], channels=[])
+    assert (answer["code"], '"channels" has 0 entries' in answer["message"]) == (VALIDATION, True)
 
 
 @pytest.mark.parametrize(("count", "text"), [(2000, "x" * 1024), (50, "漢" * 3413)])

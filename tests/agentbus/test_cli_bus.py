@@ -130,6 +130,8 @@ def test_bytes_of_the_shell_that_are_no_text_are_refused(data: Path) -> None:
 
 
 def test_a_refused_post_is_one_line_and_posts_nothing(data: Path) -> None:
+    agentbus("post", "general", "the first")
+    before = events(data)
     for arguments, says in (
         (("genral", "hello"), 'channel "genral" does not exist: did you mean "general"?'),
         (("general", ""), '"content" is empty: post some text'),
@@ -141,8 +143,23 @@ def test_a_refused_post_is_one_line_and_posts_nothing(data: Path) -> None:
         assert err.startswith("agentbus: ")
         assert says in err
         assert err.count("\n") == 1
-    assert "posted" not in [event["type"] for event in events(data)]
+        assert events(data) == before or says == "max_message_kib"
+    assert [event["type"] for event in events(data)].count("posted") == 1
     assert ask("status")["sessions"] == []
+
+
+def test_a_channel_that_may_not_be_created_is_refused_in_one_line_and_nothing_is_written(data: Path) -> None:
+    agentbus("channel", "create", "reviews")
+    before = events(data)
+    for arguments, says in (
+        (("Reviews",), 'channel "Reviews" differs only by case from "reviews": use that one'),
+        (("reviews", "--memory"), 'channel "reviews" exists with kind "ordinary", not "memory"'),
+        (("a/b",), 'channel "a/b" is not allowed: it must not hold "/"'),
+    ):
+        status, out, err = agentbus("channel", "create", *arguments)
+        assert (status, out, err.count("\n")) == (1, "", 1)
+        assert err.startswith(f"agentbus: {says}")
+    assert events(data) == before
 
 
 def test_a_directory_whose_name_no_context_may_have_is_no_hindrance(

@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from journal import BusyError, Fault, Files, JournalError, UnsyncedError, UnusableError, UnwritableError, verify
+from journal import (
+    BusyError,
+    CorruptError,
+    Fault,
+    Files,
+    JournalError,
+    UnsyncedError,
+    UnusableError,
+    UnwritableError,
+    verify,
+)
 from journal.flush import Flusher, FlushFailedError
 from tests.journal.conftest import FaultyFiles, events, soon
 
@@ -167,6 +177,23 @@ def test_flush_alone_makes_a_failed_flush_good(kit: Kit) -> None:
     assert journal._writer.flusher.failure is None
     with journal.locked(soon()):
         journal._writer.make_good(soon())  # another thread was quicker: nothing is left to do
+
+
+def test_a_segment_that_lost_lines_it_held_is_not_made_good_by_copying_what_is_left(kit: Kit) -> None:
+    files = FaultyFiles()
+    journal = kit.open(files=files)
+    kit.commit(journal, "one")
+    kept = kit.segment().stat().st_size
+    files.fail_verbs("fdatasync")
+    with pytest.raises(UnsyncedError):
+        kit.commit(journal, "x" * 2000)
+    files.fail_nothing()
+    with kit.segment().open("r+b") as file:  # what a filesystem may show when it drops the pages it could not write
+        file.truncate(kept)
+        file.truncate(kept + 2000)
+    with pytest.raises(CorruptError, match="seq 4, which was written and read before, is gone"):
+        kit.commit(journal, "three")
+    assert journal._writer.flusher.failure is not None
 
 
 def test_a_segment_that_is_gone_needs_no_writing_anew(kit: Kit) -> None:

@@ -296,7 +296,6 @@ def test_closing_does_not_wait_for_a_thread_that_is_waiting_for_the_lock(kit: Ki
         assert holder.stdout is not None
         assert holder.stdin is not None
         assert holder.stdout.readline() == "held\n"
-        lock = journal._lock
         failures: list[BusyError] = []
 
         def wait() -> None:
@@ -308,7 +307,7 @@ def test_closing_does_not_wait_for_a_thread_that_is_waiting_for_the_lock(kit: Ki
         waiting = threading.Thread(target=wait)
         waiting.start()
         until(lambda: any(t.name == "journal-lock" for t in threading.enumerate()))
-        lock.close()
+        journal.close()
         assert waiting.is_alive()
         holder.stdin.write("\n")
         holder.stdin.flush()
