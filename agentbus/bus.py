@@ -22,7 +22,7 @@ from agentbus.decide import decide
 from agentbus.events import DEFAULT_CHANNELS, Active, AnyEvent, Delivered, MemoryEdited, Posted
 from agentbus.fold import FoldError, fold
 from agentbus.limits import CATCH_UP_LINES_MAX, COMMAND_DEADLINE_S, LOCKED_WAIT_S
-from agentbus.results import Body
+from agentbus.queries import Body
 from agentbus.state import State
 from journal import BusyError, ReplacedError, UnwritableError, parse_time
 

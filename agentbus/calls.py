@@ -305,7 +305,7 @@ def _scope(given: args.SearchArguments) -> lookup.Scope:
 
 def _hits(
     words: tuple[lookup.Word, ...], found: list[queries.Located], host: Host, control: Control
-) -> Iterator[tuple[results.Body, lookup.Match]]:
+) -> Iterator[tuple[queries.Body, lookup.Match]]:
     deadline = time.monotonic() + SEARCH_TIME_S
     for body in host.bus.bodies(found):
         control.check()

@@ -1,4 +1,7 @@
-"""One call's line to the door it came through: how it hears of a cancel, and says how far it is. Pure."""
+"""One call's line to the door it came through: how it hears of a cancel, and says how far it is. Pure.
+
+The door has the ``Call`` from the moment the request comes in; what the table does with it has the ``Control``.
+"""
 
 from __future__ import annotations
 
@@ -40,3 +43,26 @@ class Control:
         """Raise Cancelled if the call was cancelled."""
         if self.cancelled:
             raise Cancelled
+
+
+class Call:
+    """One request in flight, and the way to cancel it, be it in the table's hands already or not."""
+
+    __slots__ = ("_control", "cancelled")
+
+    def __init__(self) -> None:
+        self.cancelled = False
+        self._control: Control | None = None
+
+    def attach(self, control: Control) -> None:
+        """From now on ``control`` hears of a cancellation, of an earlier one too."""
+        self._control = control
+        if self.cancelled:
+            control.cancel()
+
+    def cancel(self) -> None:
+        """Nobody waits for the answer any more."""
+        # attach writes and reads these two in the opposite order: one of the two sees what the other did.
+        self.cancelled = True
+        if self._control is not None:
+            self._control.cancel()

@@ -9,6 +9,7 @@ import threading
 import time
 
 from agentbus import jsonrpc
+from agentbus.control import Call
 from agentbus.limits import CALLS_IN_FLIGHT_MAX, REQUEST_BYTES_MAX
 from agentbus.workers import Workers
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeAlias
 
-    from agentbus.control import Control
     from agentbus.methods import Methods
 
     Answer: TypeAlias = Callable[[bytes | None], None]  # None: this request gets no answer
@@ -27,29 +27,6 @@ BATCH_REVISION = "2025-03-26"
 
 # These may take as long as a lock or a message does; all other requests are answered from memory, at once.
 _SLOW_METHODS = ("tools/call", "tools/list")
-
-
-class Call:
-    """One request in flight, and the way to cancel it, be it in the table's hands already or not."""
-
-    __slots__ = ("_control", "cancelled")
-
-    def __init__(self) -> None:
-        self.cancelled = False
-        self._control: Control | None = None
-
-    def attach(self, control: Control) -> None:
-        """From now on ``control`` hears of a cancellation, of an earlier one too."""
-        self._control = control
-        if self.cancelled:
-            control.cancel()
-
-    def cancel(self) -> None:
-        """Nobody waits for the answer any more."""
-        # attach writes and reads these two in the opposite order: one of the two sees what the other did.
-        self.cancelled = True
-        if self._control is not None:
-            self._control.cancel()
 
 
 class Door:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, TypeAlias
 
-    from agentbus.door import Call
+    from agentbus.control import Call
     from agentbus.service import Service, Table
     from agentbus.tools import Tool
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from agentbus.events import MemoryEdited, Posted
 from agentbus.kinds import MEMORY
 from agentbus.state import shown_bytes, unread_messages
 from journal import Place
@@ -63,6 +64,14 @@ class Located(msgspec.Struct, frozen=True, gc=False):
     place: Place
     memory: tuple[int, int] | None
     addressed: tuple[str, ...]
+
+
+class Body(msgspec.Struct, frozen=True, gc=False):
+    """A message or memory revision: where it stands, and what its line in the journal says."""
+
+    at: Located
+    time: str
+    event: Posted | MemoryEdited
 
 
 def located(state: State, channel: Channel, index: int) -> Located:

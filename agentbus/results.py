@@ -8,29 +8,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import UNSET
 
 from agentbus.events import MemoryEdited, Posted
 from agentbus.limits import SEARCHED_NAMES_BYTES_MAX
-from agentbus.queries import Located
 from journal import format_time, parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from agentbus.commands import ReceiveResult
+    from agentbus.queries import Body
     from agentbus.search import Match, Scope
     from agentbus.state import Session
 
 T = TypeVar("T")
-
-
-class Body(Struct, frozen=True, gc=False):
-    """A message or memory revision: where it stands, and what its line in the journal says."""
-
-    at: Located
-    time: str
-    event: Posted | MemoryEdited
 
 
 def encoded_bytes(result: object) -> int:

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import TypeAlias
 
-    from agentbus.queries import Located
-    from agentbus.results import Body
+    from agentbus.queries import Body, Located
     from agentbus.state import Channel, State
 
     Hit: TypeAlias = tuple[Body, "Match"]

@@ -103,11 +103,11 @@ class World:
         revision = self.state.memories[memory].revision
         return self.commit(ev.MemoryDeleted(as_=author, id=memory, replaces=revision, **fields))
 
-    def body(self, at: queries.Located) -> results.Body:
+    def body(self, at: queries.Located) -> queries.Body:
         """What a process reads from the journal at that place."""
         time, events = self.lines[at.seq]
         (event,) = (event for event in events if isinstance(event, ev.Posted | ev.MemoryEdited))
-        return results.Body(at, time, event)
+        return queries.Body(at, time, event)
 
     def shown(self, result: ReceiveResult, reader: str) -> dict[str, Any]:
         """The object that the tool answers."""

@@ -25,7 +25,7 @@ def world() -> World:
     return made
 
 
-def body(world: World, seq: int, channel: str = "general") -> results.Body:
+def body(world: World, seq: int, channel: str = "general") -> queries.Body:
     (at,) = queries.locate(world.state, [(seq, channel)])
     return world.body(at)
 
