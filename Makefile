@@ -1,9 +1,9 @@
 # make demo and make test need only Python >= 3.11, make and git: both build .venv first.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do \
-	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+	$$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
 # The rooms of agentbus that docs/house.md marks as pure.
-PURE := $(shell sed -n 's|^. \([a-z_/]*\.py\) . P . .*|agentbus/\1|p' docs/house.md | paste -sd, -)
+PURE := $(shell sed -n '/^### agentbus/,$$s|^. \([a-z_/]*\.py\) . P . .*|agentbus/\1|p' docs/house.md | paste -sd, -)
 
 .PHONY: demo test check bench clean
 
@@ -26,8 +26,9 @@ bench: .venv/ready
 	$(BIN)/python tools/bench.py
 
 .venv/ready: pyproject.toml
-	@test -n "$(PYTHON)" || { echo "agentbus needs Python 3.11 or newer; none found on PATH (or set PYTHON=...)" >&2; exit 1; }
-	$(PYTHON) -m venv --clear .venv
+	@test -n "$(PYTHON)" || { echo "agentbus needs Python 3.11 or newer with venv; none found on PATH (or set PYTHON=...)" >&2; exit 1; }
+	@echo "building .venv: about a minute, and it needs a package index"
+	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
@@ -20,9 +21,10 @@ def _run(arguments: list[str]) -> None:
         if identity.run(arguments[1:]) is not None:
             return
     elif arguments[:1] == ["mcp"] and len(config := _parse_config(arguments[1:])) == 1:
+        parent = os.getppid()
         from agentbus import service, stdio  # noqa: PLC0415  # as above
 
-        stdio.serve(service.from_settings(config[0]))
+        stdio.serve(service.from_settings(config[0]), parent)
     from agentbus import cli  # noqa: PLC0415  # as above
 
     cli.main()

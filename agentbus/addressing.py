@@ -44,12 +44,13 @@ class Identities:
         """The identities ``content`` holds an ``@`` for, in order of their place; one may come twice.
 
         After each ``@`` the longest known identity counts that is followed by the end of the text or by a character
-        that could not belong to a name: no letter, no digit, none of ``-``, ``_``, ``/``.
+        that could not belong to a name: no letter, no digit, none of ``-``, ``_``, ``/``. An ``@`` right behind an
+        ASCII letter or digit belongs to something else, mostly to a mail address.
         """
         at = content.find("@")
         while at >= 0:
             start = at + 1
-            if content[start : start + 1] in self._firsts:
+            if content[start : start + 1] in self._firsts and not _is_inside_word(content, at):
                 yield from self._longest_at(content, start)
             at = content.find("@", start)
 
@@ -59,6 +60,11 @@ class Identities:
             if name in self._numbers and len(name) == length and _ends(content, start + length):
                 yield name
                 return
+
+
+def _is_inside_word(content: str, at: int) -> bool:
+    before = content[at - 1 : at]
+    return before.isascii() and before.isalnum()
 
 
 def _ends(content: str, end: int) -> bool:

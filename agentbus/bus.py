@@ -170,7 +170,7 @@ class Bus:
             if not decided.events:
                 return self._answer(call, decided)
             try:
-                return self._commit(call, flush=decided.durable)
+                return self._commit(call)
             except (_BehindError, ReplacedError):
                 if time.monotonic() >= call.deadline:
                     raise BusyError("the journal, which others write faster than it can be read,") from None
@@ -183,7 +183,7 @@ class Bus:
             self._journal.flush(call.deadline)
         return Done(decided.result, decided.seen, None)
 
-    def _commit(self, call: _Call[R, T], *, flush: bool) -> Done[R, T]:
+    def _commit(self, call: _Call[R, T]) -> Done[R, T]:
         latest: list[_Decided[R, T]] = []
 
         def build(now: str) -> bytes:
@@ -194,10 +194,12 @@ class Bus:
             return wire.encode(latest[0].events)
 
         try:
-            seq = self._journal.commit(build, deadline=call.deadline, flush=flush).seq
+            appended = self._journal.commit(build, deadline=call.deadline, flush=False)
         except _NothingToWriteError:
             return self._answer(call, latest[0])
-        return Done(latest[0].result, latest[0].seen, seq)
+        if latest[0].durable:  # known only now: what was decided before the lock may have been something else
+            self._journal.confirm(appended, call.deadline)
+        return Done(latest[0].result, latest[0].seen, appended.seq)
 
     def _decide_locked(self, call: _Call[R, T], time_ms: int) -> _Decided[R, T]:
         """Under the writer lock: fold the few lines written meanwhile, then decide on what is true now."""

@@ -6,7 +6,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType, structs
 
 from agentbus import arguments as args
 from agentbus import commands as cmd
@@ -28,7 +28,7 @@ from agentbus.limits import (
     WAIT_SLICE_S,
 )
 from agentbus.refusals import unsynced
-from journal import UnsyncedError
+from journal import JournalError, UnsyncedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -66,7 +66,7 @@ def register(given: args.RegisterArguments, host: Host, control: Control) -> Res
     name = names.parse_agent_name(given.name)
     command = cmd.Register(
         name=name,
-        parent=None if given.parent is UNSET else names.parse_display_name(given.parent),
+        parent=None if given.parent is UNSET else names.parse_display_name(given.parent, "parent"),
         context=_directory_name(host, name) if given.context is UNSET else names.parse_context(given.context),
         resume=given.resume,
         client=host.client,
@@ -201,23 +201,24 @@ def receive(given: args.ReceiveArguments, host: Host, control: Control) -> Resul
     """Ack, then hand out what is there, or wait for it."""
     command = _receive_command(given, host)
     started = time.monotonic()
-    ignored, progress_s = False, WAIT_SLICE_S
-    while True:
-        done = host.bus.execute_and_ask(command, _handed_out, control)
-        result, (seen, found) = done.result, done.seen
-        ignored = ignored or result.ack_ignored
-        waited_s = time.monotonic() - started
-        if result.token is not None or command.count == 0 or waited_s >= given.wait_seconds:
-            break
-        if waited_s >= progress_s:
-            progress_s = waited_s + WAIT_SLICE_S
-            if control.progress is not None:
-                control.progress(waited_s)
-        host.bus.wait(done.seq or seen, min(given.wait_seconds, progress_s) - waited_s, control)
-        command = _without_ack(command)
+    done = first = host.bus.execute_and_ask(command, _handed_out, control)
+    again, progress_s = structs.replace(command, ack=None), WAIT_SLICE_S
+    try:
+        while done.result.token is None and command.count and time.monotonic() - started < given.wait_seconds:
+            waited_s = time.monotonic() - started
+            if waited_s >= progress_s:
+                progress_s = waited_s + WAIT_SLICE_S
+                if control.progress is not None:
+                    control.progress(waited_s)
+            host.bus.wait(done.seq or done.seen[0], min(given.wait_seconds, progress_s) - waited_s, control)
+            done = host.bus.execute_and_ask(again, _handed_out, control)
+    except (BusError, JournalError):
+        if not first.result.acked:  # else "nothing was written" would be untrue; the next call meets it again
+            raise
+    acked = structs.replace(done.result, acked=first.result.acked, ack_ignored=first.result.ack_ignored)
     now = _now_ms()
-    messages = [results.message(body, now, command.as_) for body in host.bus.bodies(found)]
-    return results.receive(result, messages, ack_ignored=ignored)
+    messages = [results.message(body, now, command.as_) for body in host.bus.bodies(done.seen[1])]
+    return results.receive(acked, messages)
 
 
 def _handed_out(state: State, result: cmd.ReceiveResult) -> tuple[int, list[queries.Located]]:
@@ -252,10 +253,6 @@ def _receive_command(given: args.ReceiveArguments, host: Host) -> cmd.Receive:
         channels=channels,
         include_own=given.include_own,
     )
-
-
-def _without_ack(command: cmd.Receive) -> cmd.Receive:
-    return cmd.Receive(as_=command.as_, count=command.count, channels=command.channels, include_own=command.include_own)
 
 
 def history(given: args.HistoryArguments, host: Host, _: Control) -> Result:
@@ -296,7 +293,7 @@ def _scope(given: args.SearchArguments) -> lookup.Scope:
     return lookup.Scope(
         channel=None if given.channel is UNSET else names.parse_channel_name(given.channel),
         kind=_or_none(given.kind),
-        sender=None if given.sender is UNSET else names.parse_display_name(given.sender),
+        sender=None if given.sender is UNSET else names.parse_display_name(given.sender, "sender"),
         since_ms=None if given.since is UNSET else lookup.parse_when(given.since, "since", now),
         until_ms=None if given.until is UNSET else lookup.parse_when(given.until, "until", now),
         thread=_or_none(given.thread),

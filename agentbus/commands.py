@@ -1,7 +1,7 @@
 """What may be asked of the bus, what a rule must be told to decide it, and what it answers. Pure.
 
-Every text here was parsed (names.py) and every number checked against its bounds (tools.py); what is left to decide
-depends on the State. ``Command[R]`` names the result a command leads to.
+Every text here was parsed (names.py) and every number checked against its bounds (arguments.py, calls.py); what is
+left to decide depends on the State. ``Command[R]`` names the result a command leads to.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Policy(Struct, frozen=True):
 
 
 class Facts(Struct, frozen=True):
-    """What a rule cannot know by itself: gathered under the writer lock, after the State has caught up.
+    """What a rule cannot know by itself: gathered after the State has caught up, anew under the writer lock.
 
     Attributes:
         time_ms: the commit's time, in ms since 1970 UTC.
@@ -143,6 +143,7 @@ class ReceiveResult(Struct, frozen=True):
     messages: tuple[tuple[int, str], ...] = ()
     more: int = 0
     redelivered: bool = False
+    acked: bool = False
     ack_ignored: bool = False
     gaps: tuple[Gap, ...] = ()
     expired: tuple[Expired, ...] = ()

@@ -48,7 +48,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     receive_default_count: Annotated[int, Meta(ge=1, le=1000)] = 100
     receive_max_count: Annotated[int, Meta(ge=1, le=10_000)] = 1000
     receive_max_wait_seconds: Annotated[int, Meta(ge=0, le=240)] = 50
-    result_kib: Annotated[int, Meta(ge=1, le=4096)] = 24
+    result_kib: Annotated[int, Meta(ge=1, le=4096)] = 10  # Codex cuts the middle out of longer results, acks go on
     log_level: Literal["debug", "info", "warn", "error"] = "info"
 
 
@@ -109,6 +109,8 @@ def _parse_directory(source: str, value: object, environ: Mapping[str, str]) -> 
     if not path.startswith("/") or "\0" in path or not _is_encodable(path):
         allowed = 'an absolute path, or one that begins with "~/"'
         raise SettingsError(f"{source} must be {allowed}, not {_render_json(value)}")
+    if Path(path) == Path("/"):  # it is made private, with all that is in it
+        raise SettingsError(f"{source} must be a directory of its own, not /")
     return Path(path)
 
 

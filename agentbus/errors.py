@@ -6,6 +6,8 @@ Source: design of the error envelope, ``{"code", "message", "retryable"}``.
 
 from __future__ import annotations
 
+import json
+
 from agentbus.limits import ERROR_VALUE_CHARS_MAX
 
 VALIDATION = "validation"
@@ -53,7 +55,9 @@ class BusError(Exception):
 
 def render_value(value: object) -> str:
     """A caller's value for an error message: quoted, on one line, encodable, cut to ERROR_VALUE_CHARS_MAX."""
-    return f'"{render_cut(value)}"' if isinstance(value, str) else render_cut(repr(value))
+    if isinstance(value, str):
+        return f'"{render_cut(value)}"'
+    return render_cut(json.dumps(value, ensure_ascii=False, default=repr))
 
 
 def render_cut(text: str) -> str:

@@ -8,6 +8,7 @@ then it is counted in ``State.orphans``.
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from agentbus.events import AnyEvent
+
+
+_SECONDS = re.compile(r"[0-5]\d\.\d{3}Z", re.ASCII)
 
 
 class FoldError(Exception):
@@ -68,6 +72,8 @@ class _Moment(Struct, frozen=True, gc=False):
 
 def _time_ms(time: str) -> int:
     """parse_time by way of the minute: a journal's lines lie close together, and parsing shows in a fold."""
+    if not _SECONDS.fullmatch(time, 17):
+        raise ValueError(time)
     return _minute_ms(time[:17]) + int(time[17:19]) * 1000 + int(time[20:23])
 
 
@@ -154,7 +160,8 @@ def _unsubscribed(state: State, event: ev.Unsubscribed, now: _Moment) -> None:
     batch.ends.pop(event.channel, None)
     batch.messages = [entry for entry in batch.messages if entry[1] != event.channel]
     batch.gaps = [gap for gap in batch.gaps if gap.channel != event.channel]
-    if not (batch.ends or batch.gaps or batch.expired):
+    untold = event.reason != "fresh" and (batch.gaps or batch.expired)
+    if not (batch.ends or untold):
         del state.batches[event.as_]
 
 

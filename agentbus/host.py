@@ -42,10 +42,6 @@ class Host:
         """End the calls that wait for news: nobody will ask for their answers."""
         self.bus.end_waits()
 
-    def interrupt(self) -> None:
-        """Wake the calls that wait."""
-        self.bus.interrupt()
-
     def close(self, deadline: float) -> None:
         """End this process's sessions by a time.monotonic() deadline. Raises JournalError if that was not possible."""
         self.bus.close(deadline)

@@ -21,7 +21,7 @@ METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 
-_render_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+render_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class Request:
@@ -187,15 +187,14 @@ def _is_text(value: str) -> bool:
 
 def encode(value: object) -> bytes:
     """Compact JSON in UTF-8, without a character at which any client might break a line."""
-    data = _render_json(value).encode("utf-8", "replace")
-    # Raw, these three are legal in JSON, but clients that split lines as Python or Node do would cut there.
-    for raw, escaped in (
-        (b"\xc2\x85", b"\\u0085"),
-        (b"\xe2\x80\xa8", b"\\u2028"),
-        (b"\xe2\x80\xa9", b"\\u2029"),
-    ):
-        data = data.replace(raw, escaped)
-    return data
+    return escape_breaks(render_json(value))
+
+
+def escape_breaks(text: str) -> bytes:
+    """JSON text for a line. Raw, these three are legal in it, but clients that split as Python or Node do cut there."""
+    for raw, escaped in (("\x85", "\\u0085"), ("\u2028", "\\u2028"), ("\u2029", "\\u2029")):
+        text = text.replace(raw, escaped)
+    return text.encode("utf-8", "replace")
 
 
 def render_result(id_: Id, result: bytes) -> bytes:

@@ -23,7 +23,7 @@ LOCKED_WAIT_S = 0.1
 REQUEST_BYTES_MAX = 16 << 20
 """One request line on stdin: far above any legal call, so that only a broken client meets it."""
 
-CALLS_IN_FLIGHT_MAX = 64
+CALLS_IN_FLIGHT_MAX = 256
 """Worker threads of one server: above the 50 concurrent calls we promise; further calls queue."""
 
 METADATA_ENTRIES_MAX = 64
@@ -71,5 +71,5 @@ RESULT_FRAME_BYTES = 1024
 SEARCHED_NAMES_BYTES_MAX = 512
 """Channels that a search names as looked into: within the frame."""
 
-SEARCH_TIME_S = 8.0
+SEARCH_TIME_S = 4.0
 """How long a search may read bodies before it says that it must be narrowed: no tool may take 10 s."""

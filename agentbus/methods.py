@@ -60,9 +60,7 @@ class Methods:
         """Import the table and fold the journal, so that the first call finds both ready. Never raises."""
         try:
             self._service.warm(self._client)
-        except BusError as refused:  # so will each call
-            self._service.complain(refused.message)
-        except Exception as error:  # noqa: BLE001  # the outermost shell; the next call says why
+        except Exception as error:  # noqa: BLE001  # the outermost shell; each call says the same
             self._service.report("warm", error)
 
     def answer(self, request: jsonrpc.Request, call: Call, notify: Notify) -> bytes | None:
@@ -189,9 +187,9 @@ def _progress_sender(request: jsonrpc.Request, notify: Notify) -> Callable[[floa
 
 def _render_tool_result(result: Object) -> bytes:
     """Both forms of a result from one encoding: clients show the model one or the other."""
-    data = jsonrpc.encode(result)
-    text = jsonrpc.encode(data.decode())
-    return b'{"content":[{"type":"text","text":%b}],"structuredContent":%b}' % (text, data)
+    data = jsonrpc.render_json(result)
+    text = jsonrpc.encode(data)  # what the client decodes is as long as results.py counted it
+    return b'{"content":[{"type":"text","text":%b}],"structuredContent":%b}' % (text, jsonrpc.escape_breaks(data))
 
 
 def _render_tool_error(envelope: Object) -> bytes:

@@ -49,9 +49,9 @@ def parse_context(text: object) -> str:
     return _parse_name(text, "context", slash=True)
 
 
-def parse_display_name(text: object) -> AgentName:
+def parse_display_name(text: object, what: str = "as") -> AgentName:
     """An identity as register returned it, parents and suffix included. Raises BusError (validation)."""
-    return AgentName(_parse_name(text, "identity", slash=True, bytes_max=DISPLAY_NAME_BYTES_MAX))
+    return AgentName(_parse_name(text, what, slash=True, bytes_max=DISPLAY_NAME_BYTES_MAX))
 
 
 def _parse_name(text: object, what: str, *, slash: bool = False, bytes_max: int = NAME_BYTES_MAX) -> str:
@@ -64,12 +64,19 @@ def _parse_name(text: object, what: str, *, slash: bool = False, bytes_max: int 
         raise _refuse(what, text, "it must not begin or end with white space")
     if "/" in name and not slash:
         raise _refuse(what, text, 'it must not hold "/"')
+    if len(name) > bytes_max:  # looking at each character of a book would take a second
+        raise _refuse_length(what, text, name, bytes_max)
     for char in name:
         if char in _BIDI_MARKS or unicodedata.category(char) in _REFUSED_CATEGORIES:
             raise _refuse(what, text, f"it must not hold U+{ord(char):04X}")
     if len(name.encode()) > bytes_max:
-        raise _refuse(what, text, f"it must be at most {bytes_max} bytes of UTF-8, not {len(name.encode())}")
+        raise _refuse_length(what, text, name, bytes_max)
     return name
+
+
+def _refuse_length(what: str, value: str, name: str, bytes_max: int) -> BusError:
+    size = len(name.encode("utf-8", "replace"))
+    return _refuse(what, value, f"it must be at most {bytes_max} bytes of UTF-8, not {size}")
 
 
 def _refuse(what: str, value: object, why: str) -> BusError:

@@ -7,6 +7,7 @@ process lives; the kernel lets go when it dies, however it dies. Who asks opens 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -40,7 +41,8 @@ class Owners:
         os.register_at_fork(after_in_child=lambda: (method := forget()) and method())
 
     def _after_fork(self) -> None:
-        """In the child: closing its copy leaves the parent's lock; the parent's threads, and their mutex, are gone."""
+        """In the child: it is an owner of its own. Closing its copy leaves the parent's lock; the mutex may be held."""
+        self.token = os.urandom(12).hex()
         fd, self._fd = self._fd, -1
         self._mutex = threading.Lock()
         if fd >= 0:
@@ -83,7 +85,7 @@ class Owners:
         return (there.st_dev, there.st_ino) == (own.st_dev, own.st_ino)
 
     def lives(self, owner: str) -> bool:
-        """Whether the process behind an owner token lives. An owner without a file is gone."""
+        """Whether the process behind an owner token lives. An owner without a file is gone; when in doubt it lives."""
         if owner == self.token:
             return True
         if not _OWNER.fullmatch(owner):
@@ -92,8 +94,12 @@ class Owners:
             fd = os.open(self._path(owner), os.O_RDONLY | os.O_CLOEXEC)
         except (FileNotFoundError, NotADirectoryError):
             return False
+        except OSError:
+            return True
         try:
             return not _lock(fd, shared=True)
+        except OSError:
+            return True
         finally:
             os.close(fd)
 
@@ -114,7 +120,8 @@ class Owners:
         """Unlink the files of owners that are gone and not in ``keep``. Only under the writer lock."""
         for owner in self._listed():
             if owner not in keep and not self.lives(owner):
-                self._path(owner).unlink(missing_ok=True)
+                with contextlib.suppress(OSError):  # the next sweep tries again
+                    self._path(owner).unlink()
 
     def _listed(self) -> list[str]:
         try:
@@ -142,7 +149,7 @@ class Owners:
 
 
 def _lock(fd: int, *, shared: bool) -> bool:
-    """Try to lock without waiting; false if another process holds it."""
+    """Try to lock without waiting; false if another process holds it. Raises OSError where there are no locks."""
     import portalocker  # noqa: PLC0415  # half of the start-up budget by itself; needed at the first register only
 
     kind = portalocker.LockFlags.SHARED if shared else portalocker.LockFlags.EXCLUSIVE
@@ -150,6 +157,8 @@ def _lock(fd: int, *, shared: bool) -> bool:
         portalocker.lock(fd, kind | portalocker.LockFlags.NON_BLOCKING)
     except portalocker.AlreadyLocked:
         return False
+    except portalocker.LockException as error:
+        raise OSError(errno.ENOLCK, str(error)) from error
     return True
 
 

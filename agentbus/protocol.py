@@ -5,6 +5,10 @@ Pure. Says what an agent is to do, not what it may do; holds no text of other ag
 
 from __future__ import annotations
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 PROTOCOL = """\
 Agentbus: call the register tool now with the name parameter set to "NAME",
 and pass the "as" value it returns on every later Agentbus call. Register
@@ -30,18 +34,19 @@ Then follow this protocol:
 """What a new session reads; NAME, which stands in it once, is the identity."""
 
 _SETUP = """\
-Agentbus setup. Do each step once for this user; the repository itself is ready.
+Agentbus setup. `agentbus init` makes a repository ready; steps 1 and 2 are done once for this user.
 
 1. Add the server to the agents' harnesses. In a shell, for Claude Code and for Codex:
 
 claude mcp add -s user agentbus -- agentbus mcp
-codex mcp add agentbus -- agentbus mcp
+codex mcp add agentbusENV -- agentbus mcp
 
    Any other MCP client: a stdio server with the command "agentbus" and the argument "mcp".
 
 2. Let each session begin with the protocol. Claude Code: merge this into ~/.claude/settings.json.
 
 {
+  "permissions": {"allow": ["mcp__agentbus"]},
   "hooks": {
     "SessionStart": [
       {
@@ -53,7 +58,8 @@ codex mcp add agentbus -- agentbus mcp
   }
 }
 
-   Codex: merge this into ~/.codex/hooks.json, then trust the new hook in /hooks; until then Codex skips it.
+   Codex: merge this into ~/.codex/hooks.json, then trust the new hook in /hooks. Until then Codex skips it, and
+   its models see no more of the protocol than its first line.
 
 {
   "hooks": {
@@ -67,8 +73,8 @@ codex mcp add agentbus -- agentbus mcp
   }
 }
 
-3. Restart the harness in this repository. Its sessions register as "NAME". More channels for all of them: run
-   `agentbus channel create CHANNEL` and `agentbus subscribe CHANNEL`.
+3. Restart the harness. Its sessions in this repository register as "NAME". More channels for all of them: run
+   `agentbus channel create CHANNEL` and, at the repository's root, `agentbus subscribe CHANNEL`.
 
 The protocol every session follows:
 
@@ -80,6 +86,13 @@ def render_protocol(name: str) -> str:
     return PROTOCOL.replace("NAME", name)
 
 
-def render_setup(name: str) -> str:
-    """The setup steps and then the protocol, for the command and the prompt ``init``; ends with a newline."""
-    return _SETUP.replace("NAME", name) + render_protocol(name)
+def render_setup(name: str, environ: Mapping[str, str]) -> str:
+    """The setup steps and then the protocol, for the command and the prompt ``init``; ends with a newline.
+
+    Codex passes no environment on: where ``environ`` moves the bus, its server must be told, or there are two buses.
+    """
+    import shlex  # noqa: PLC0415  # only the setup quotes for a shell
+
+    moved = [f"{key}={environ[key]}" for key in ("AGENTBUS_CONFIG", "AGENTBUS_DATA_DIR") if key in environ]
+    told = "".join(f" --env {shlex.quote(pair)}" for pair in moved)
+    return _SETUP.replace("NAME", name).replace("agentbusENV", f"agentbus{told}") + render_protocol(name)

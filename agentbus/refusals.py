@@ -32,15 +32,15 @@ _LOOK_FIRST = "look whether it took effect before you call again, and pass an id
 _MEANINGS: dict[type[journal.JournalError], tuple[str, str, bool]] = {
     journal.BusyError: (errors.BUSY, "call again", True),
     journal.TooLargeError: (errors.VALIDATION, "send less at once", False),
-    journal.UnwritableError: (errors.CAPACITY_EXHAUSTED, "make room or mend it, then call again", False),
+    journal.UnwritableError: (errors.CAPACITY_EXHAUSTED, "see to the disk, then call again", False),
     journal.UnsyncedError: (errors.UNSYNCED, _LOOK_FIRST, False),
     journal.CorruptError: (
         errors.CORRUPT,
-        "run `agentbus replay --verify`; nothing is written until it is repaired",
+        "see `agentbus replay --verify`, then `--state`; nothing is written until it is repaired",
         False,
     ),
     journal.UnsupportedError: (errors.UNSUPPORTED, "restart this session with the newer agentbus", False),
-    journal.UnusableError: (errors.INTERNAL, "see data_directory in the settings", False),
+    journal.UnusableError: (errors.VALIDATION, "choose another data_directory in the settings", False),
     journal.ReplacedError: (errors.BUSY, "call again", True),
 }
 """Error class -> (code, next step, retryable)."""

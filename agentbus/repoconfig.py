@@ -185,7 +185,7 @@ def _load(path: str) -> Document:
         document = Document(_decode(data))
         _check(document)
     except JSONTextError as error:
-        raise RepoFileError(f"{path}, {error}") from None
+        raise RepoFileError(f"{path}, {error}: mend it by hand") from None
     return document
 
 

@@ -116,14 +116,14 @@ def session(held: Session) -> dict[str, Any]:
     return record if held.client is None else record | {"client": held.client}
 
 
-def receive(result: ReceiveResult, messages: list[dict[str, Any]], *, ack_ignored: bool) -> dict[str, Any]:
-    """What receive answers. Without a token there is nothing to ack. ``ack_ignored`` is that of the call's own ack."""
+def receive(result: ReceiveResult, messages: list[dict[str, Any]]) -> dict[str, Any]:
+    """What receive answers. Without a token there is nothing to ack."""
     record: dict[str, Any] = {"messages": messages}
     if result.token is not None:
         record["token"] = result.token
     if result.redelivered:
         record["redelivered"] = True
-    if ack_ignored:
+    if result.ack_ignored:
         record["ack_ignored"] = True
     if result.gaps:
         record["gaps"] = msgspec.to_builtins(list(result.gaps))
@@ -135,10 +135,11 @@ def receive(result: ReceiveResult, messages: list[dict[str, Any]], *, ack_ignore
 
 
 def _instruction(result: ReceiveResult) -> str:
-    if result.token is None:
-        return "Nothing to ack."
-    more = "; more messages wait" if result.more else ""
-    return f'Pass "{result.token}" as ack on your next receive{more}.'
+    if result.token is not None:
+        more = "; more messages wait" if result.more else ""
+        return f'Pass "{result.token}" as ack on your next receive{more}.'
+    waiting = f"{result.more} more wait: call receive." if result.more else "Nothing new."
+    return f"Acknowledged. {waiting}" if result.acked else waiting
 
 
 def fit(rows: Collection[T], bytes_max: int) -> tuple[list[T], bool]:

@@ -10,6 +10,7 @@ import os
 import threading
 
 from agentbus import __version__
+from agentbus.errors import BusError
 from agentbus.protocol import render_protocol, render_setup
 from agentbus.repoconfig import identity
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     from agentbus.control import Control
-    from agentbus.errors import BusError
     from agentbus.host import Host
     from agentbus.log import Log
     from agentbus.tools import Tool
@@ -88,8 +88,8 @@ class Service:
         if self._opened is None:
             return
         try:
-            self._log_anchor("server ended")
             self._opened[0].close(deadline)
+            self._log_anchor("server ended")
         except Exception as error:  # noqa: BLE001  # the outermost shell of a process that ends anyway
             self.report("close", error)
 
@@ -105,7 +105,7 @@ class Service:
 
     def setup_text(self) -> str:
         """The setup steps and the session protocol, with this directory's identity."""
-        return render_setup(identity(_directory())[0])
+        return render_setup(identity(_directory())[0], os.environ)
 
     def complain(self, text: str) -> None:
         """Tell whoever reads stderr, mostly a harness's log, what keeps this server from working. Never raises."""
@@ -115,7 +115,18 @@ class Service:
             return
 
     def report(self, where: str, error: Exception) -> None:
-        """Log what failed and where. Without the error's own words once the bus is open: they may quote a message."""
+        """Tell what failed and where: of a refusal what it says, of a bug where it is.
+
+        A bug's own words stay out of the log: they may quote a message.
+        """
+        from journal import JournalError  # noqa: PLC0415  # heavy
+
+        if isinstance(error, BusError | JournalError):
+            says = self.table().render_error(error)["message"]
+            self.complain(says)
+            if self._opened is not None:
+                self._opened[1].warning(says, where=where)
+            return
         import traceback  # noqa: PLC0415  # a quarter of the start-up budget, for what should never happen
 
         kind = type(error).__name__

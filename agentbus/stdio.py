@@ -44,9 +44,12 @@ _STDIN, _STDOUT, _STDERR = 0, 1, 2
 _CHUNK_BYTES = 64 << 10  # as much as a pipe holds
 
 
-def serve(service: Service) -> NoReturn:
-    """Serve one client over stdin and stdout until there is a reason to end; then end the process."""
-    watch = Watch(_take_stdout())
+def serve(service: Service, parent: int) -> NoReturn:
+    """Serve one client over stdin and stdout until there is a reason to end; then end the process.
+
+    ``parent`` is whose death ends it: asked for before the imports, which take long enough for it to die.
+    """
+    watch = Watch(_take_stdout(), parent)
     methods = Methods(service)
     door = Door(methods, Stdout(watch.stdout, watch.wake).write_line)
     lines = LineSplitter(REQUEST_BYTES_MAX)
@@ -58,7 +61,8 @@ def serve(service: Service) -> NoReturn:
     if watch.stdin_ended:
         door.take(lines.last_line())
         service.end_waits()
-        door.drain(time.monotonic() + FINISH_S)
+        if not door.drain(time.monotonic() + FINISH_S):
+            service.complain("stdin ended before all that was asked was done; the rest is given up")
     door.cancel_calls()
     door.drain(time.monotonic() + ABANDON_S)
     service.close(time.monotonic() + CLOSE_S)
@@ -117,10 +121,10 @@ class Watch:
         stdin_ended: true if chunks() ended because stdin did.
     """
 
-    def __init__(self, stdout: int) -> None:
+    def __init__(self, stdout: int, parent: int) -> None:
         self.stdout = stdout
         self.stdin_ended = False
-        self._parent = os.getppid()
+        self._parent = parent
         self._parent_fd = _open_pidfd(self._parent)
         self._woken, self._wake = os.pipe()
         os.set_blocking(self._wake, False)

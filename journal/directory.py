@@ -78,6 +78,8 @@ def _check(path: str) -> None:
         raise UnusableError(path, "it is no directory")
     if facts.st_uid != os.geteuid():
         raise UnusableError(path, f"it belongs to user {facts.st_uid}, not to {os.geteuid()}")
+    if facts.st_mode & stat.S_ISVTX:
+        raise UnusableError(path, "it is a place for everybody's files; name a directory of its own in it")
     if stat.S_IMODE(facts.st_mode) != DIRECTORY_MODE:
         os.chmod(path, DIRECTORY_MODE)
 

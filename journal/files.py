@@ -45,6 +45,10 @@ class Files:
         """Close a descriptor."""
         os.close(fd)
 
+    def dup(self, fd: int) -> int:
+        """Another descriptor of the same open file."""
+        return os.dup(fd)
+
     def pread(self, fd: int, length: int, offset: int) -> bytes:
         """At most ``length`` bytes from ``offset``; fewer at the end of the file."""
         return os.pread(fd, length, offset)

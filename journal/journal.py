@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from journal import clock, directory, segment
-from journal.errors import BusyError, CorruptError, ReplacedError, UnusableError
-from journal.files import Files
+from journal.errors import BusyError, CorruptError, JournalError, UnusableError
+from journal.files import Files, render_cause
 from journal.lock import WriterLock
 from journal.reader import Reader
 from journal.watch import Watch
@@ -133,8 +133,11 @@ class Journal:
         """
         limit = time.monotonic() + timeout_s
         while True:
-            armed = self._watch.arm()
-            if interrupted():
+            try:
+                armed = self._watch.arm()
+            except OSError as error:
+                raise UnusableError(self._directory, f"cannot watch it: {render_cause(error)}") from error
+            if interrupted() or self._watch.closed:
                 return False
             if self._has_grown(after_seq):
                 return True
@@ -156,7 +159,7 @@ class Journal:
             build: given the line's time; reads on, decides, and returns the JSON array of the line's events. What it
                 raises goes to the caller, and nothing is written.
             deadline: `time.monotonic()` by which the locks must be there.
-            flush: return only when the line is durable; without it a power cut may take the line.
+            flush: return only when the line is durable; without it a power cut may take the line until `confirm`.
 
         Raises:
             BusyError, TooLargeError, UnwritableError, UnusableError: nothing was written.
@@ -168,12 +171,20 @@ class Journal:
             self._writer.open(deadline)
             when = clock.now()
             appended = self._writer.append(when, build(when), deadline)
-            end = self._writer.end_point()
+            appended = msgspec.structs.replace(appended, end=self._writer.end_point())
         finally:
             self._release()
         if flush:
-            self._writer.flusher.confirm(end, max(deadline, time.monotonic()) + _FLUSH_WAIT_S)
+            self.confirm(appended, deadline)
         return appended
+
+    def confirm(self, appended: Appended, deadline: float) -> None:
+        """Return when a commit is durable; it was made with a deadline, and its flush may take a little longer.
+
+        Raises:
+            UnsyncedError: it may or may not be there after a power cut.
+        """
+        self._writer.flusher.confirm(appended.end, max(deadline, time.monotonic()) + _FLUSH_WAIT_S)
 
     def flush(self, deadline: float) -> None:
         """Make everything this object has read or written so far durable; for answers that write nothing.
@@ -256,7 +267,7 @@ class Journal:
             return True
         try:
             return next(iter(self._reader.read(after_seq)), None) is not None
-        except (CorruptError, ReplacedError):
-            return True  # the caller's own read will meet it
         except BusyError:
             return False
+        except JournalError:
+            return True  # the caller's own read will meet it

@@ -8,12 +8,13 @@ lock when no caller waits any more gives it back.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import threading
 import time
 from typing import TYPE_CHECKING, Final
 
-from journal.errors import BusyError, UnusableError
+from journal.errors import BusyError, UnusableError, UnwritableError
 from journal.files import render_cause
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 NAME: Final = "writer.lock"
 _POLL_S: Final = 0.005
+_REFUSED: Final = frozenset({errno.EROFS, errno.EACCES, errno.ENOSPC, errno.EDQUOT})  # the disk, not its locks
 
 
 class _Worker:
@@ -156,9 +158,16 @@ class WriterLock:
             raise self._unusable(worker.failure) from worker.failure
 
     def _start_worker(self, fd: int) -> _Worker:
-        worker = _Worker(os.dup(fd))
+        try:
+            worker = _Worker(self._files.dup(fd))
+        except OSError as error:
+            raise self._unusable(error) from error
         thread = threading.Thread(target=self._work, args=(worker,), name="journal-lock", daemon=True)
-        thread.start()  # it cannot finish before the caller, who holds self._turn, begins to wait
+        try:
+            thread.start()  # it cannot finish before the caller, who holds self._turn, begins to wait
+        except RuntimeError as error:
+            self._files.close(worker.fd)
+            raise BusyError("a thread to wait for the writer lock") from error
         return worker
 
     def _work(self, worker: _Worker) -> None:
@@ -193,6 +202,8 @@ class WriterLock:
             fd = self._fd = self._files.open(self._path, os.O_RDWR | os.O_CREAT)
             facts = self._files.fstat(fd)
         except OSError as error:
+            if error.errno in _REFUSED:
+                raise UnwritableError(f"{self._path}: {render_cause(error)}") from error
             raise self._unusable(error) from error
         self._identity = (facts.st_dev, facts.st_ino)
         return fd

@@ -181,12 +181,7 @@ class Reader:
     def line_at(self, place: Place, seq: int) -> Commit:
         """One line by its place; see `Journal.line_at`."""
         path = self.path(place.segment)
-        try:
-            fd = self._files.open(path, os.O_RDONLY)
-        except FileNotFoundError:
-            raise self.replaced(path, "it is gone") from None
-        except OSError as error:
-            raise self._unreadable(error) from error
+        fd = self._open_path(path)
         try:
             line = self._pread(fd, place.line_bytes, place.offset)
         finally:
@@ -289,12 +284,7 @@ class Reader:
         """Open the segment of a mark and make sure that it is the file, and holds the line, it was."""
         position = mark.position
         path = self.path(position.segment)
-        try:
-            fd = self._files.open(path, os.O_RDONLY)
-        except FileNotFoundError:
-            raise self.replaced(path, "it is gone") from None
-        except OSError as error:
-            raise self._unreadable(error) from error
+        fd = self._open_path(path)
         try:
             facts = self._fstat(fd)
             if mark.inode and (facts.st_dev, facts.st_ino) != (mark.device, mark.inode):
@@ -325,7 +315,8 @@ class Reader:
                 if len(data) < want:
                     return
                 if want == LINE_BYTES_MAX:
-                    self._check_no_line(fd, position)
+                    if not (last and segment.is_torn_line(data, position.offset)):
+                        self._check_no_line(fd, position)
                     return
                 want = LINE_BYTES_MAX
 
@@ -372,9 +363,19 @@ class Reader:
         position = mark.position
         if self._fstat(fd).st_size != position.offset:
             raise self.corrupt(position, "bytes after the last line of a segment that is not the last")
+        if position.next_seq == position.segment:
+            raise self.corrupt(position, "the segment is empty and is not the last")
         if position.next_seq not in self.segments():
             raise self.corrupt(segment.follow(position), "the segment that begins with it is missing")
         return Mark(segment.follow(position))
+
+    def _open_path(self, path: str) -> int:
+        try:
+            return self._files.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            raise self.replaced(path, "it is gone") from None
+        except OSError as error:
+            raise self._unreadable(error) from error
 
     def _pread(self, fd: int, length: int, offset: int) -> bytes:
         try:

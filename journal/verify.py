@@ -174,6 +174,9 @@ class _Walker:
                 return
             elif want < LINE_BYTES_MAX:
                 want = LINE_BYTES_MAX
+            elif last and segment.is_torn_line(data, found.end.offset):
+                self.verdict.tail = _tail(path, file, found.end)
+                return
             elif not (yield from self._long_line(path, file, found.end)):
                 yield from self._finish(path, file, found.end, last=last)
                 return

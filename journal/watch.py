@@ -40,6 +40,7 @@ class Watch:
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
+        self.closed = False
         self._reset()
 
     def _reset(self) -> None:
@@ -52,11 +53,11 @@ class Watch:
     def arm(self) -> int:
         """Begin to watch: whatever happens after this call ends the `sleep` that is given its result."""
         with self._turn:
-            if self._pipe is None:
+            if self._pipe is None and not self.closed:
                 self._pipe = os.pipe()
                 os.set_blocking(self._pipe[0], False)
                 os.set_blocking(self._pipe[1], False)
-            if self._source is None and not self._leading:
+            if self._source is None and not self._leading and not self.closed:
                 self._source = open_source(self._directory)
             return self._wakes
 
@@ -89,7 +90,8 @@ class Watch:
                     os.write(self._pipe[1], b"!")
 
     def close(self) -> None:
-        """End every sleep and give the descriptors back."""
+        """End every sleep, from here on, and give the descriptors back."""
+        self.closed = True
         self.wake()
         with self._turn:
             self._turn.wait_for(lambda: not self._leading)

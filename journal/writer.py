@@ -34,11 +34,12 @@ _APPEND: Final = os.O_RDWR | os.O_APPEND
 
 
 class Appended(msgspec.Struct, frozen=True, gc=False):
-    """A commit that was written: its seq, its hash, and where it lies."""
+    """A commit that was written: its seq, its hash, where it lies, and up to where a flush must reach for it."""
 
     seq: int
     hash: str
     place: Place
+    end: Point = (0, 0, 0)
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -299,9 +300,12 @@ class Writer:
         """Flush all there is; the one thing here that runs without the writer lock, in any thread."""
         target = max(upto, self.end_point())
         last = target[1]
-        with self._swap:
-            active, fd = self._active
-            copy = os.dup(fd) if fd >= 0 else -1
+        try:
+            with self._swap:
+                active, fd = self._active
+                copy = self._files.dup(fd) if fd >= 0 else -1
+        except OSError as error:  # no flush has failed: the next one may say more
+            raise UnsyncedError(render_cause(error)) from error
         if copy >= 0:
             # A copy of the descriptor that wrote: it hears of every error since, and a roll may close the other.
             self._flush_and_close(active, copy)

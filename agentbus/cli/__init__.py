@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import os
 import sys
 from pathlib import Path
 from typing import Any, NoReturn
@@ -77,6 +78,7 @@ class _Commands(click.Group):
         extra |= {"prog_name": "agentbus", "standalone_mode": False}
         try:
             status = super().main(*args, **extra)
+            sys.stdout.flush()
         except click.Abort:
             complain("interrupted")
             sys.exit(1)
@@ -85,6 +87,13 @@ class _Commands(click.Group):
             sys.exit(2)
         except click.ClickException as error:
             complain(error.format_message())
+            sys.exit(1)
+        except BrokenPipeError:  # nobody reads what is printed any more
+            _abandon_stdout()
+            sys.exit(1)
+        except OSError as error:
+            _abandon_stdout()
+            complain(f"{error.filename or 'the output'}: {error.strerror or error}")
             sys.exit(1)
         except Exception as error:
             text = _render_refusal(error)
@@ -95,9 +104,15 @@ class _Commands(click.Group):
         sys.exit(status if isinstance(status, int) else 0)
 
 
+def _abandon_stdout() -> None:
+    """What could not be written must not be tried again at exit, where nobody could say why it fails."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _render_usage(error: click.UsageError) -> str:
     path = error.ctx.command_path if error.ctx else "agentbus"
-    return f"{' '.join(error.format_message().split())} Try '{path} --help'."
+    says = " ".join(error.format_message().split())
+    return f"{says}{'' if says.endswith(('.', '?', '!')) else '.'} Try '{path} --help'."
 
 
 def _render_refusal(error: Exception) -> str | None:
@@ -113,4 +128,7 @@ def _render_refusal(error: Exception) -> str | None:
 @click.command(cls=_Commands, no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="agentbus-journal", prog_name="agentbus", message="%(prog)s %(version)s")
 def main() -> None:
-    """A message bus for coding agents on one machine: MCP over stdio, one journal, no daemon."""
+    """A message bus for coding agents on one machine: MCP over stdio, one journal, no daemon.
+
+    Where things are: AGENTBUS_CONFIG names the settings file, AGENTBUS_DATA_DIR the data directory.
+    """

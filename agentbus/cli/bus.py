@@ -11,25 +11,29 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from agentbus import __version__, config, names, wire
+from agentbus.bus import FIRST_EVENTS
 from agentbus.cli import working_directory
 from agentbus.commands import Register
 from agentbus.errors import BusError
+from agentbus.events import DEFAULT_CHANNELS
 from agentbus.fold import FoldError, fold
 from agentbus.host import open_host, open_journal
-from agentbus.limits import COMMAND_DEADLINE_S
+from agentbus.limits import COMMAND_DEADLINE_S, SUFFIX_TRIES_MAX
+from agentbus.log import open_log
+from agentbus.names import AgentName
 from agentbus.owners import Owners
 from agentbus.state import State
 from agentbus.visible import render_visible
-from journal import JournalError
+from journal import Commit, JournalError, Place, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from agentbus.config import Settings
     from agentbus.host import Host
-    from agentbus.names import AgentName
     from journal import Journal
 
+T = TypeVar("T")
 F = TypeVar("F", bound="Callable[..., Any]")
 
 _CLIENT = f"agentbus {__version__} command line"
@@ -43,7 +47,7 @@ def config_option(callback: Callable[..., Any] | None = None) -> Callable[[F], F
         "config_path" if callback is None else "settings",
         metavar="FILE",
         callback=callback,
-        help="The settings; default: ~/.config/agentbus/config.json.",
+        help="The settings; default: AGENTBUS_CONFIG, then ~/.config/agentbus/config.json.",
     )
 
 
@@ -88,34 +92,51 @@ def gone_owners(settings: Settings, state: State) -> frozenset[str]:
 
 
 def login_name() -> AgentName:
-    """Who is at the keyboard, as the system calls them. Raises BusError if that breaks the name rule."""
+    """Who is at the keyboard, as the system calls them; by number where that is no name."""
     try:
-        return names.parse_agent_name(getpass.getuser())
-    except (OSError, KeyError):  # a container may run as a user without a name
+        return names.parse_agent_name(getpass.getuser().replace("/", "-"))
+    except (OSError, KeyError, BusError):  # a container may run as a user without a name
         return names.parse_agent_name(f"uid {os.getuid()}")
 
 
-@contextmanager
-def person(settings: Settings, name: AgentName, refuse: Callable[[State], object]) -> Iterator[tuple[Host, AgentName]]:
-    """A session of a person, under ``name`` or its next free suffix, until the block ends. It subscribes to nothing.
+def ask(settings: Settings, question: Callable[[State], T]) -> T:
+    """Answer from the State now; before the first commit, from the one every journal begins with. Creates nothing.
 
-    Args:
-        settings: the user's.
-        name: who it is.
-        refuse: raises BusError where what the person is about to do would be refused: then no session is begun for it.
+    Raises:
+        BusError: what the question refuses. JournalError: see read_state.
+    """
+    state, _ = read_state(settings)
+    if state.last_seq == 0:
+        born = Commit(1, format_time(0), os.getpid(), FIRST_EVENTS, "", Place(1, 0, 1))
+        fold(state, born, DEFAULT_CHANNELS)
+    return question(state)
+
+
+@contextmanager
+def person(settings: Settings, name: AgentName) -> Iterator[tuple[Host, AgentName]]:
+    """A session of a person until the block ends. It subscribes to nothing.
+
+    Its name is the first suffix of ``name`` that no live session holds and that has no subscriptions: an agent's
+    backlog, and what it has to be told of it, is not a person's to take.
 
     Raises:
         BusError, JournalError: nothing was written.
     """
-    command = Register(name=name, context=_context(), client=_CLIENT)
-    host = open_host(settings, working_directory(), _CLIENT)
+    log = open_log(settings.data_directory, settings.log_level)
+    host = open_host(settings, working_directory(), _CLIENT, log)
     try:
-        host.bus.ask(lambda state: state.last_seq and refuse(state))  # an empty journal gets its channels first
-        yield host, host.bus.execute(command).result.as_
+        free = host.bus.ask(lambda state: _without_subscriptions(state, name))
+        yield host, host.bus.execute(Register(name=free, context=_context(), client=_CLIENT)).result.as_
     finally:
         # What was done stands. A session that could not be ended is found gone: its owner's lock is.
         with suppress(JournalError):
             host.close(time.monotonic() + COMMAND_DEADLINE_S)
+        log.close()
+
+
+def _without_subscriptions(state: State, name: AgentName) -> AgentName:
+    suffixes = ("", *map(str, range(2, SUFFIX_TRIES_MAX)))
+    return next(AgentName(name + suffix) for suffix in suffixes if name + suffix not in state.subscriptions)
 
 
 def _context() -> str:

@@ -188,7 +188,9 @@ class _Story:
         """Run a command on the demo's bus, show what it prints, and return it."""
         _say(f"  $ agentbus {' '.join(arguments)}")
         command = [sys.executable, "-m", "agentbus", *arguments]
-        done = subprocess.run(command, env=self._environ, capture_output=True, encoding="utf-8", check=False)
+        done = subprocess.run(
+            command, env=self._environ, cwd=self._directory / "web", capture_output=True, encoding="utf-8", check=False
+        )
         _require(done.returncode == 0, f"it ends with exit status 0, not {done.returncode}: {done.stderr}")
         for line in done.stdout.splitlines():
             _say(f"  {line}")

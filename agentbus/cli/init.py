@@ -22,7 +22,7 @@ _GIT_WAIT_S = 10
 @click.command()
 @click.option("--identity", "name", metavar="NAME", help="The identity; default: the repository root's basename.")
 def init(name: str | None) -> None:
-    """Set this repository up for agentbus, and print the steps that are left.
+    """Set this repository up; print what is left.
 
     Writes .local/agentbus.json at the repository root and adds .local/ to .gitignore if nothing there ignores
     it. Run it as often as you like.
@@ -35,7 +35,7 @@ def init(name: str | None) -> None:
     ignored = f"added {_IGNORED} to {gitignore}" if added else f"git ignores {_IGNORED} already"
     click.echo(render_visible(f"Agentbus: {ignored}."))
     click.echo("")
-    click.echo(render_setup(done.identity), nl=False)
+    click.echo(render_setup(done.identity, os.environ), nl=False)
 
 
 def _ignore(home: str, gitignore: str) -> bool:

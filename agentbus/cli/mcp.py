@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from agentbus import service, stdio
@@ -14,4 +16,4 @@ def mcp(config_path: str | None) -> None:
 
     A harness starts this; it ends when its client does. Messages of its own go to stderr and to agentbus.log.
     """
-    stdio.serve(service.from_settings(config_path))
+    stdio.serve(service.from_settings(config_path), os.getppid())

@@ -29,14 +29,15 @@ if TYPE_CHECKING:
 def post(channel: str, text: str, *, name: str | None, as_json: bool, settings: Settings) -> None:
     """Post TEXT to CHANNEL, as a person.
 
-    TEXT - reads the text from stdin, less one newline at its end. @NAME in it addresses an agent. If a live session
-    holds your name you speak under the next free one, such as NAME2.
+    TEXT - reads the text from stdin, less one newline at its end. @NAME in it addresses an agent. If an agent has
+    your name you speak under the next free one, such as NAME2.
     """
     content = _read_stdin(settings.max_message_kib << 10) if text == "-" else text
     _require_utf8(content)
     asked = bus.login_name() if name is None else parse_agent_name(name)
     wanted = calls.post_command(PostArguments(as_=asked, channel=channel, content=content))
-    with bus.person(settings, asked, lambda state: require_channel(state, wanted.channel)) as (host, as_):
+    bus.ask(settings, lambda state: require_channel(state, wanted.channel))  # a refusal begins no session
+    with bus.person(settings, asked) as (host, as_):
         given = PostArguments(as_=as_, channel=channel, content=content)
         done = {"as": as_, **calls.post(given, host, Control(host.bus))}
     if as_json:
@@ -47,7 +48,7 @@ def post(channel: str, text: str, *, name: str | None, as_json: bool, settings: 
 
 def _render(done: dict[str, Any], channel: str, asked: str) -> str:
     what = f"memory {done['memory_id']}" if "memory_id" in done else f"message {done['seq']}"
-    taken = "" if done["as"] == asked else f' ("{asked}" is a live session)'
+    taken = "" if done["as"] == asked else f' ("{asked}" is an agent\'s name)'
     heard = f"{done['subscribers']} subscribed, {done['live']} of them live"
     addressed = f"; addressed to {', '.join(done['addressed'])}" if done["addressed"] else ""
     return f'Agentbus: posted {what} to "{channel}" as "{done["as"]}"{taken}: {heard}{addressed}.'
@@ -55,7 +56,7 @@ def _render(done: dict[str, Any], channel: str, asked: str) -> str:
 
 def _read_stdin(bytes_max: int) -> str:
     """The text on stdin, less one newline at its end: `echo` and editors put it there, nobody means it."""
-    data = sys.stdin.buffer.read(bytes_max + 2)
+    data = b"" if sys.stdin is None else sys.stdin.buffer.read(bytes_max + 2)
     if len(data) > bytes_max + 1:
         raise click.ClickException(f"stdin holds more than max_message_kib ({bytes_max >> 10} KiB) allows: send less")
     try:

@@ -58,14 +58,20 @@ def replay(
     _refuse_mixed({"--json": as_json, "--state": state, "--verify": verify, "--utc": utc})
     named = paths or (bus.load_settings(config_path).data_directory,)
     sources = [_source(path) for path in named if paths or path.exists()]
-    if verify:
-        verdict = _verify(sources)
-    elif state:
-        verdict = _print_state(sources)
-    else:
-        verdict = _read(sources, _print_flat if as_json else _line_printer(utc=utc))
-    if not verdict.commits:
-        bus.say_no_journal(", ".join(map(str, named)), err=as_json or state)
+    try:
+        if verify:
+            verdict = _verify(sources)
+        elif state:
+            verdict = _print_state(sources)
+        else:
+            verdict = _read(sources, _print_flat if as_json else _line_printer(utc=utc))
+    except CorruptError as error:
+        raise click.ClickException(f"{error}; --verify lists every fault") from error
+    if verdict.commits:
+        return
+    if paths:  # an auditor who names a journal must not take silence for a sound one
+        raise click.ClickException(f"there is no commit in {', '.join(map(str, paths))}: name a journal directory")
+    bus.say_no_journal(named[0], err=as_json or state)
 
 
 def _refuse_mixed(options: dict[str, bool]) -> None:
@@ -79,6 +85,8 @@ def _source(path: Path) -> Path:
     if not path.exists():
         raise click.ClickException(f"{path}: there is no such file or directory")
     inside = path / "journal"
+    if not path.is_dir() and not path.is_file():
+        raise click.ClickException(f"{path}: this cannot be read twice: save it to a file first")
     return inside if inside.is_dir() else path
 
 

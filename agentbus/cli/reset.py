@@ -47,5 +47,5 @@ def reset(*, yes: bool, settings: Settings) -> None:
 def _ask(last_seq: int) -> None:
     click.echo(f"Agentbus: this empties the bus. The journal keeps everything up to seq {last_seq}.")
     click.echo("Type yes to go on.")
-    if sys.stdin.readline().strip() != "yes":
+    if sys.stdin is None or sys.stdin.readline().strip() != "yes":
         raise click.ClickException("not reset: the answer was not yes")

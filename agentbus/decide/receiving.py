@@ -10,7 +10,7 @@ import heapq
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING
 
-from msgspec import UNSET, Struct, json
+from msgspec import UNSET, Struct, json, structs
 
 from agentbus.commands import Decision, Facts, Receive, ReceiveResult
 from agentbus.decide.sessions import idle_subscriptions, require_session
@@ -74,25 +74,12 @@ def receive(state: State, command: Receive, facts: Facts) -> Decision[ReceiveRes
         expired = list(takewhile(room.takes_notice, idle_subscriptions(state, command.as_, facts)))
         events += [Unsubscribed(as_=command.as_, channel=gone.channel, reason="expired") for gone in expired]
     view = _view(state, command, command.channels, batch, {gone.channel for gone in expired})
-    if command.count == 0:
-        return Decision(tuple(events), ReceiveResult(more=_waiting(state, view), ack_ignored=ignored))
     result, delivered = _new_batch(state, command, view, expired, room, facts.token)
     if delivered is not None:
         events.append(delivered)
-    elif not events and _active_is_due(state, command.as_, facts):
+    elif command.count and not events and _active_is_due(state, command.as_, facts):
         events.append(Active(as_=command.as_))
-    return Decision(tuple(events), _with_ignored(result, ignored=ignored))
-
-
-def _with_ignored(result: ReceiveResult, *, ignored: bool) -> ReceiveResult:
-    return ReceiveResult(
-        result.token,
-        result.messages,
-        result.more,
-        ack_ignored=ignored,
-        gaps=result.gaps,
-        expired=result.expired,
-    )
+    return Decision(tuple(events), structs.replace(result, acked=acked, ack_ignored=ignored))
 
 
 def _view(
@@ -137,6 +124,8 @@ def _waiting(state: State, view: _View) -> int:
 def _new_batch(
     state: State, command: Receive, view: _View, expired: list[Expired], room: _Room, token: str
 ) -> tuple[ReceiveResult, Delivered | None]:
+    if command.count == 0:
+        return ReceiveResult(more=_waiting(state, view)), None
     untold = _gaps(state, command, view)
     gaps = list(takewhile(room.takes_notice, untold))
     # Nothing is delivered past a gap that has not been told.

@@ -28,10 +28,9 @@ def require_session(state: State, identity: str, owner: str) -> Session:
     """
     session = state.sessions.get(identity)
     if session is None or session.owner != owner:
-        whose = "another process holds it" if session else "it has no session in this process"
         raise BusError(
             NOT_REGISTERED,
-            f'"as" {render_value(identity)} is not registered here ({whose}):'
+            f'"as" {render_value(identity)} is no session of this process:'
             ' call register again and pass the "as" it returns',
         )
     return session

@@ -113,7 +113,7 @@ class World:
         """The object that the tool answers."""
         bodies = [self.body(at) for at in queries.locate(self.state, result.messages)]
         messages = [results.message(body, self.now_ms, reader) for body in bodies]
-        return results.receive(result, messages, ack_ignored=result.ack_ignored)
+        return results.receive(result, messages)
 
     def canonical(self) -> bytes:
         """The State as auditors see it."""

@@ -390,7 +390,11 @@ def test_receive_shows_each_message_with_who_when_and_where(sam: Host, tom: Host
         "more": 0,
         "instruction": f'Pass "{token}" as ack on your next receive.',
     }
-    assert call(tom, "receive", as_="tom", ack=token) == {"messages": [], "more": 0, "instruction": "Nothing to ack."}
+    assert call(tom, "receive", as_="tom", ack=token) == {
+        "messages": [],
+        "more": 0,
+        "instruction": "Acknowledged. Nothing new.",
+    }
 
 
 def test_an_unacked_batch_comes_again_whatever_the_call_asks(data: Path, sam: Host, tom: Host) -> None:

@@ -83,7 +83,7 @@ def test_a_person_whose_name_a_live_agent_holds_speaks_under_the_next_one_and_is
     call(host, "register", name="ann")
     status, out, _ = agentbus("post", "general", "it is me")
     assert status == 0
-    assert ' as "ann2" ("ann" is a live session): ' in out
+    assert ' as "ann2" ("ann" is an agent\'s name): ' in out
     assert ask("post", "general", "again")["as"] == "ann2"
     assert ask("post", "general", "as bob", "--as", "bob")["as"] == "bob"
     assert ask("post", "general", "e\u0301", "--as", "e\u0301")["as"] == "\u00e9"
@@ -194,7 +194,7 @@ def test_a_person_makes_a_channel_and_sees_it_listed(data: Path) -> None:
         "general  ordinary  0 messages  last seq 0",
         "memory   memory    0 memories  last seq 0",
         "more     ordinary  0 messages  last seq 0",
-        "reviews  ordinary  1 messages  last seq 15",
+        "reviews  ordinary  1 messages  last seq 13",
     ]
     assert [row["channel"] for row in ask("channel", "list")["channels"]] == [
         "facts",
@@ -212,7 +212,7 @@ def test_a_channel_of_another_kind_or_a_bad_name_is_refused(data: Path) -> None:
         status, out, err = agentbus("channel", "create", *arguments)
         assert (status, out) == (1, "")
         assert err.startswith("agentbus: ")
-    assert [event["type"] for event in events(data)].count("channel_created") == 2
+    assert not data.exists()
 
 
 def test_channel_alone_is_a_usage_error_on_one_line(data: Path) -> None:

@@ -191,8 +191,20 @@ def test_without_a_journal_it_says_so_and_where(data: Path, mode: tuple[str, ...
     assert out + err == f"Agentbus: no journal yet in {data}\n"
     assert (out == "") == (mode in (("--json",), ("--state",)))
     data.mkdir()
-    assert replay(*mode, data) == (status, out, err)
+    assert replay(*mode) == (status, out, err)
     assert list(data.iterdir()) == []
+
+
+@pytest.mark.parametrize("mode", [(), ("--json",), ("--state",), ("--verify",)])
+def test_an_auditor_who_names_a_journal_is_not_told_that_nothing_is_sound(
+    data: Path, tmp_path: Path, mode: tuple[str, ...]
+) -> None:
+    (data / "journal").mkdir(parents=True)
+    empty = tmp_path / "00000000000000000001.jsonl"
+    empty.touch()
+    for path in (data, data / "journal", empty):
+        says = f"agentbus: there is no commit in {path}: name a journal directory\n"
+        assert replay(*mode, path) == (1, "", says)
 
 
 def test_a_path_that_is_not_there_is_refused(data: Path) -> None:

@@ -153,7 +153,7 @@ def test_init_says_what_it_did_then_the_steps_that_are_left_and_the_protocol(fre
     assert out == (
         f'Agentbus: wrote {fresh / FILE} (identity "fresh").\n'
         f"Agentbus: added .local/ to {fresh / '.gitignore'}.\n\n"
-        f"{render_setup('fresh')}"
+        f"{render_setup('fresh', {})}"
     )
     assert out.endswith(render_protocol("fresh"))
     assert (fresh / ".gitignore").read_text() == ".local/\n"

@@ -38,7 +38,7 @@ def test_without_a_file_there_are_the_defaults(tmp_path: Path, environ: dict[str
         "receive_default_count": 100,
         "receive_max_count": 1000,
         "receive_max_wait_seconds": 50,
-        "result_kib": 24,
+        "result_kib": 10,
         "log_level": "info",
     }
 

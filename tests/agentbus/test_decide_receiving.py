@@ -83,7 +83,7 @@ def test_an_ack_with_nothing_new_is_written_alone(world: World) -> None:
     one = world.post("Ann")
     decision = world.decide(ask(ack=world.run(ask()).token))
     assert types(decision) == ["acked"]
-    assert decision.result == ReceiveResult()
+    assert decision.result == ReceiveResult(acked=True)
     world.commit(*decision.events)
     assert cursors(world)["general"] == one
 
@@ -143,7 +143,7 @@ def test_count_0_acks_and_hands_out_nothing(world: World) -> None:
     assert world.decide(ask(count=0)) == Decision((), ReceiveResult(more=2))
     assert world.decide(ask(count=0, ack="no")) == Decision((), ReceiveResult(more=2, ack_ignored=True))
     decision = world.decide(ask(count=0, ack=token))
-    assert decision == Decision((ev.Acked("Sam", str(token)),), ReceiveResult(more=1))
+    assert decision == Decision((ev.Acked("Sam", str(token)),), ReceiveResult(more=1, acked=True))
     world.commit(*decision.events)
     assert cursors(world)["general"] == one
     assert seqs(world.run(ask())) == [two]
@@ -323,7 +323,7 @@ def test_an_idle_subscription_is_dropped_and_told_and_the_others_deliver(world: 
     world.commit(*decision.events)
     assert list(cursors(world)) == ["reviews"]
     assert world.decide(ask()).result.expired == decision.result.expired
-    assert world.run(ask(ack=decision.result.token)) == ReceiveResult()
+    assert world.run(ask(ack=decision.result.token)) == ReceiveResult(acked=True)
 
 
 def test_expired_subscriptions_alone_make_a_batch(world: World) -> None:
@@ -449,8 +449,9 @@ class Lists:
 
     def receive(self, ask: Receive, token: str | None) -> ReceiveResult:
         who = str(ask.as_)
-        ignored = ask.ack is not None and (who not in self.pending or self.pending[who][0] != ask.ack)
-        if who in self.pending and ask.ack == self.pending[who][0]:
+        acked = who in self.pending and ask.ack == self.pending[who][0]
+        ignored = ask.ack is not None and not acked
+        if acked:
             _, _, through, told = self.pending.pop(who)
             for channel, seq in through.items():
                 self.seen[who, channel] = max(self.seen[who, channel], seq)
@@ -460,13 +461,13 @@ class Lists:
             return self.again(msgspec.structs.replace(ask, channels=None), ignored=ignored)
         waiting = self.waiting(who, ask)
         if ask.count == 0:
-            return ReceiveResult(more=len(waiting), ack_ignored=ignored)
+            return ReceiveResult(more=len(waiting), acked=acked, ack_ignored=ignored)
         gaps, messages = self.fitting(who, ask, waiting)
         if not (gaps or messages):
-            return ReceiveResult(more=len(waiting), ack_ignored=ignored)
+            return ReceiveResult(more=len(waiting), acked=acked, ack_ignored=ignored)
         self.hand_out(ask, str(token), messages, waiting, gaps)
         more = len(waiting) - len(messages)
-        return ReceiveResult(token, tuple(messages), more, gaps=tuple(gaps), ack_ignored=ignored)
+        return ReceiveResult(token, tuple(messages), more, gaps=tuple(gaps), acked=acked, ack_ignored=ignored)
 
     def fitting(
         self, who: str, ask: Receive, waiting: list[tuple[int, str]]

@@ -80,7 +80,7 @@ def test_the_bytes_counted_are_those_of_the_name_in_nfc() -> None:
 def test_a_display_name_may_hold_parents_and_1024_bytes() -> None:
     assert names.parse_display_name("Sam/x-2") == "Sam/x-2"
     assert names.parse_display_name("x" * 1024) == "x" * 1024
-    with pytest.raises(BusError, match=r'^identity "x{200}…" is not allowed: it must be at most 1024 bytes'):
+    with pytest.raises(BusError, match=r'^as "x{200}…" is not allowed: it must be at most 1024 bytes'):
         names.parse_display_name("x" * 1025)
 
 
@@ -115,7 +115,7 @@ def test_a_value_in_an_error_is_one_line_that_can_be_sent_and_is_cut(value: obje
     shown = render_value(value)
     shown.encode()
     assert shown.isprintable()
-    text = value if isinstance(value, str) else repr(value)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     if text.isprintable() and len(text) > 200:
         assert text[:200] + "…" in shown
     if isinstance(value, str) and value.isascii() and value.isprintable() and len(value) <= 200:

@@ -23,20 +23,20 @@ def test_the_name_stands_where_the_block_says_name_and_nowhere_else_is_touched()
 
 
 def test_the_setup_text_ends_with_the_same_block() -> None:
-    assert render_setup("review").endswith("\n" + render_protocol("review"))
+    assert render_setup("review", {}).endswith("\n" + render_protocol("review"))
 
 
 def test_the_setup_text_holds_the_exact_lines_that_add_the_server() -> None:
-    lines = render_setup("review").splitlines()
+    lines = render_setup("review", {}).splitlines()
     assert "claude mcp add -s user agentbus -- agentbus mcp" in lines
     assert "codex mcp add agentbus -- agentbus mcp" in lines
     assert not any("NAME" in line for line in lines)
 
 
 def test_the_hooks_in_the_setup_text_are_json_as_it_stands() -> None:
-    text = render_setup("review")
+    text = render_setup("review", {})
     decoder = json.JSONDecoder()
-    starts = [i for i, _ in enumerate(text) if text.startswith('{\n  "hooks"', i)]
+    starts = [i for i, _ in enumerate(text) if text.startswith('{\n  "', i)]
     hooks = [decoder.raw_decode(text, start)[0]["hooks"]["SessionStart"] for start in starts]
     commands = [[hook["command"] for group in groups for hook in group["hooks"]] for groups in hooks]
     assert commands == [["agentbus identity"], ["agentbus identity --format json"]]

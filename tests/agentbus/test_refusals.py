@@ -16,7 +16,7 @@ def test_a_refusal_is_its_own_envelope() -> None:
 
 
 CORRUPT = (
-    "corrupt: /d/1.jsonl line 3 (byte 99, seq 3): does not verify: run `agentbus replay --verify`;"
+    "corrupt: /d/1.jsonl line 3 (byte 99, seq 3): does not verify: see `agentbus replay --verify`, then `--state`;"
     " nothing is written until it is repaired"
 )
 UNSYNCED = (
@@ -44,7 +44,7 @@ FAILURES: list[tuple[journal.JournalError, str, bool, str]] = [
         journal.UnwritableError("disk full"),
         "capacity_exhausted",
         False,
-        "not stored: disk full: make room or mend it, then call again",
+        "not stored: disk full: see to the disk, then call again",
     ),
     (
         journal.UnsyncedError("EIO"),
@@ -61,9 +61,9 @@ FAILURES: list[tuple[journal.JournalError, str, bool, str]] = [
     ),
     (
         journal.UnusableError("/d", "another user's"),
-        "internal",
+        "validation",
         False,
-        "cannot use /d: another user's: see data_directory in the settings",
+        "cannot use /d: another user's: choose another data_directory in the settings",
     ),
     (
         journal.ReplacedError("/d/1.jsonl", "shorter"),

@@ -159,7 +159,7 @@ _BROKEN = [
     ('{"x": {"a": 1, "a": 1}}', 'line 1, column 16: duplicate key "a"'),
     ('{"x": NaN}', "line 1, column 7: NaN is not JSON"),
     ('{"channels": "general"}', 'line 1, column 14: "channels" must be a list of names, not "general"'),
-    ('{\n  "channels": null}', 'line 2, column 15: "channels" must be a list of names, not None'),
+    ('{\n  "channels": null}', 'line 2, column 15: "channels" must be a list of names, not null'),
     ('{"channels": {"general": true}}', "line 1, column 14"),
     ('{"identity": 7}', 'line 1, column 14: "identity": name 7 is not allowed: it must be text'),
     ('{"identity": null}', "line 1, column 14"),

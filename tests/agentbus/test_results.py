@@ -86,7 +86,7 @@ def test_a_peers_text_cannot_leave_its_string(world: World) -> None:
 
 
 def test_a_batch_says_which_token_to_pass() -> None:
-    shown = results.receive(ReceiveResult("t0k", ((7, "general"),)), [{"seq": 7}], ack_ignored=False)
+    shown = results.receive(ReceiveResult("t0k", ((7, "general"),)), [{"seq": 7}])
     instruction = 'Pass "t0k" as ack on your next receive.'
     assert shown == {"messages": [{"seq": 7}], "token": "t0k", "more": 0, "instruction": instruction}
 
@@ -96,10 +96,11 @@ def test_a_batch_shows_everything_that_rides_in_it() -> None:
         "t0k",
         more=4,
         redelivered=True,
+        ack_ignored=True,
         gaps=(ev.Gap("a", 1, 3, 2, "retention"), ev.Gap("a", 5, 6, cause="damage")),
         expired=(ev.Expired("b", 9),),
     )
-    shown = results.receive(result, [], ack_ignored=True)
+    shown = results.receive(result, [])
     assert shown == {
         "messages": [],
         "token": "t0k",
@@ -116,9 +117,17 @@ def test_a_batch_shows_everything_that_rides_in_it() -> None:
     assert "\n" not in shown["instruction"]
 
 
-def test_an_empty_receive_has_no_token_and_says_so() -> None:
-    shown = results.receive(ReceiveResult(more=2), [], ack_ignored=False)
-    assert shown == {"messages": [], "more": 2, "instruction": "Nothing to ack."}
+@pytest.mark.parametrize(
+    ("result", "says"),
+    [
+        (ReceiveResult(), "Nothing new."),
+        (ReceiveResult(more=2), "2 more wait: call receive."),
+        (ReceiveResult(acked=True), "Acknowledged. Nothing new."),
+        (ReceiveResult(acked=True, more=1), "Acknowledged. 1 more wait: call receive."),
+    ],
+)
+def test_without_a_batch_there_is_no_token_and_the_instruction_says_what_is(result: ReceiveResult, says: str) -> None:
+    assert results.receive(result, []) == {"messages": [], "more": result.more, "instruction": says}
 
 
 def test_a_search_says_where_it_looked() -> None:

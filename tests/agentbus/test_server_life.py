@@ -156,7 +156,8 @@ def test_calls_that_hang_do_not_keep_it(toy: RawServer) -> None:
         toy.heard("called hang")
     toy.close_stdin()
     assert toy.exit_status() == 0
-    assert toy.errors() == ["close True\n"]
+    given_up = "agentbus: stdin ended before all that was asked was done; the rest is given up\n"
+    assert toy.errors() == [given_up, "close True\n"]
 
 
 def test_a_bus_that_hangs_while_it_is_closed_does_not_keep_it() -> None:
@@ -389,7 +390,7 @@ LIGHT = {
 }
 """What may be imported until ``initialize`` is answered; typing alone would cost a sixth of ``python -c pass``."""
 LIST_MODULES = """
-import sys
+import os, sys
 from agentbus import service, stdio
 
 def load_table():
@@ -397,7 +398,7 @@ def load_table():
     sys.stderr.write("ready\\n")
     raise SystemExit
 
-stdio.serve(service.Service(load_table, None))
+stdio.serve(service.Service(load_table, None), os.getppid())
 """
 
 
@@ -478,7 +479,8 @@ def test_the_log_holds_the_anchor_at_the_start_and_at_the_end(tmp_path: Path, en
     lines = [json.loads(line) for line in (tmp_path / "data" / "agentbus.log").read_text().splitlines()]
     journal = (tmp_path / "data" / "journal" / "00000000000000000001.jsonl").read_bytes().splitlines()
     assert [line["msg"] for line in lines] == ["server started", "server ended"]
-    assert lines[1]["anchor"] == f"3:{json.loads(journal[2])['hash']}"
+    assert json.loads(journal[3])["events"][0]["type"] == "ended"
+    assert lines[1]["anchor"] == f"4:{json.loads(journal[3])['hash']}"
 
 
 def test_a_torn_tail_that_was_set_aside_is_in_the_log(tmp_path: Path, environ: dict[str, str]) -> None:

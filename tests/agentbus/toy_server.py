@@ -112,7 +112,7 @@ def main(how: str = "") -> None:
         )
         return cast("Host", ToyHost(client, how)), cast("Log", log)
 
-    serve(Service(load_table, open_host))
+    serve(Service(load_table, open_host), os.getppid())
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
@@ -50,8 +50,13 @@ async def test_fifty_calls_at_once_on_one_connection_are_each_answered_once(clie
         for number in range(50):
             group.start_soon(post, number)
     assert len(set(seqs)) == 50
-    page = await client.call("history", as_="ann", channel="general")
-    messages = page["messages"]
+    messages: list[Any] = []
+    while True:
+        before = {"before": messages[0]["seq"]} if messages else {}
+        page = await client.call("history", as_="ann", channel="general", **before)
+        messages = page["messages"] + messages
+        if not page["truncated"]:
+            break
     assert {message["content"] for message in messages} == {str(number) for number in range(50)}
     assert [message["seq"] for message in messages] == sorted(seqs)
 
