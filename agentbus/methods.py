@@ -127,7 +127,7 @@ class Methods:
             self._service.report(f"{request.method} {name}", error)
             text = f"{name} failed inside agentbus; before you repeat it, look whether it took effect"
             return _render_tool_error({"code": INTERNAL, "message": text, "retryable": False})
-        return _render_tool_result(result)
+        return render_tool_result(result)
 
 
 def _check_text(request: jsonrpc.Request) -> None:
@@ -185,7 +185,7 @@ def _progress_sender(request: jsonrpc.Request, notify: Notify) -> Callable[[floa
     return send
 
 
-def _render_tool_result(result: Object) -> bytes:
+def render_tool_result(result: Object) -> bytes:
     """Both forms of a result from one encoding: clients show the model one or the other."""
     data = jsonrpc.render_json(result)
     text = jsonrpc.encode(data)  # what the client decodes is as long as results.py counted it

@@ -37,6 +37,7 @@ VERBS = (
     "try_share",
     "lock",
     "unlock",
+    "dup",
 )
 
 

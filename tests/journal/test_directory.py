@@ -104,3 +104,12 @@ def test_two_processes_may_make_it_at_once(tmp_path: Path) -> None:
 
     prepare(str(tmp_path / "a" / "b" / "c"), Late(), allow_network=False)
     assert (tmp_path / "a" / "b" / "c").is_dir()
+
+
+def test_a_directory_for_everybodys_files_is_refused_and_keeps_its_mode(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    with pytest.raises(UnusableError, match="a place for everybody's files"):
+        prepare(str(shared / "journal"), Files(), allow_network=False)
+    assert shared.stat().st_mode & 0o7777 == 0o1777

@@ -396,3 +396,38 @@ def test_a_disk_with_a_cache_of_its_own_is_flushed_through_it(kit: Kit, monkeypa
     files.fdatasync(fd)
     assert asked[2:] == [(fd, 0)]
     files.close(fd)
+
+
+def test_a_flush_for_which_no_descriptor_is_left_is_unsynced_and_the_next_one_tells(kit: Kit) -> None:
+    files = FaultyFiles()
+    journal = kit.open(files=files)
+    kit.commit(journal, "one")
+    files.fail_verbs("dup", code=errno.EMFILE)
+    with pytest.raises(UnsyncedError, match="Too many open files"):
+        kit.commit(journal, "two")
+    files.fail_nothing()
+    inode = kit.segment().stat().st_ino
+    journal.flush(soon())
+    assert kit.texts() == ["one", "two"]
+    assert kit.segment().stat().st_ino == inode
+
+
+def test_a_commit_may_be_made_durable_afterwards(kit: Kit) -> None:
+    files = FaultyFiles()
+    journal = kit.open(files=files)
+    kit.commit(journal, "one")
+    appended = kit.commit(journal, "two", flush=False)
+    files.calls.clear()
+    journal.confirm(appended, soon())
+    assert files.calls.count("fdatasync") == 1
+    journal.confirm(appended, soon())
+    assert files.calls.count("fdatasync") == 1
+
+
+@pytest.mark.parametrize("code", [errno.EROFS, errno.EACCES, errno.ENOSPC])
+def test_a_disk_that_takes_no_lock_file_is_unwritable_and_not_without_locks(kit: Kit, code: int) -> None:
+    files = FaultyFiles()
+    kit.commit(kit.open(), "one")
+    files.fail_verbs("open", code=code)
+    with pytest.raises(UnwritableError, match="not stored: "):
+        kit.commit(kit.open(files=files), "two")

@@ -314,3 +314,25 @@ def test_closing_does_not_wait_for_a_thread_that_is_waiting_for_the_lock(kit: Ki
         waiting.join(10)
         assert (waiting.is_alive(), failures) == (False, [])
     assert kit.texts() == ["one", "two"]
+
+
+def test_without_a_descriptor_or_a_thread_to_wait_with_the_lock_is_refused(
+    kit: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_more(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    files = FaultyFiles()
+    journal = kit.open(files=files)
+    kit.commit(journal, "one")
+    with kit.open().locked(soon()):
+        files.fail_verbs("dup", code=errno.EMFILE)
+        with pytest.raises(UnusableError, match="Too many open files"):
+            journal.commit(lambda _: events("two"), deadline=soon())
+        files.fail_nothing()
+        monkeypatch.setattr(threading.Thread, "start", no_more)
+        with pytest.raises(BusyError, match="a thread to wait for the writer lock"):
+            journal.commit(lambda _: events("two"), deadline=soon())
+        monkeypatch.undo()
+    kit.commit(journal, "two")
+    assert kit.texts() == ["one", "two"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from journal import CorruptError, ReplacedError, UnusableError, record
+from journal import CorruptError, Fault, ReplacedError, UnusableError, record, verify
 from journal.lock import NAME
 from tests.journal.conftest import FaultyFiles, events, soon
 
@@ -217,3 +217,19 @@ def test_a_directory_that_goes_while_it_is_used_is_made_again_or_told(kit: Kit) 
         kit.commit(journal, "two")
     list(journal.read(0))
     assert kit.commit(journal, "two").seq == 3
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_segment_emptied_in_the_middle_is_corrupt_and_holds_nobody_up(kit: Kit, number: int) -> None:
+    journal = kit.open(segment_bytes_max=300)
+    for text in ("one", "two", "three", "four"):
+        kit.commit(journal, text * 50)
+    emptied = sorted(kit.directory.glob("*.jsonl"))[number]
+    emptied.write_bytes(b"")
+    with pytest.raises(CorruptError, match="the segment is empty and is not the last") as caught:
+        list(kit.open().read(0))
+    assert (caught.value.file, caught.value.line, caught.value.offset) == (str(emptied), 1, 0)
+    found = [fault for fault in verify([kit.directory]) if isinstance(fault, Fault)]
+    assert [fault.file for fault in found][:1] == [str(emptied)]
+    with pytest.raises(CorruptError):
+        kit.commit(kit.open(), "five")

@@ -152,3 +152,21 @@ def test_a_reader_that_begins_at_an_empty_segment_knows_of_no_line(kit: Kit) -> 
     assert (reader.last_seq, reader.anchor) == (0, "")
     assert kit.commit(reader, "two").seq == 5
     assert kit.texts(journal) == ["one", "two"]
+
+
+@pytest.mark.parametrize("length", [1 << 20, 2 << 20, (2 << 20) + 8192, 4 << 20])
+def test_a_torn_tail_may_be_longer_than_a_line(kit: Kit, length: int) -> None:
+    journal = kit.open()
+    kit.commit(journal, "kept")
+    size = kit.segment().stat().st_size
+    with kit.segment().open("ab") as file:
+        file.write(b'{"seq":4,' + b"\0" * length + b'"}\n')
+    *faults, verdict = verify([kit.directory])
+    assert isinstance(verdict, Verdict)
+    assert verdict.tail is not None
+    assert (faults, verdict.tail.offset) == ([], size)
+    writer = kit.open()
+    assert kit.texts(writer) == ["kept"]
+    kit.commit(writer, "more")
+    assert kit.texts() == ["kept", "more"]
+    check_sound(kit)

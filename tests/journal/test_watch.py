@@ -1,19 +1,20 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import threading
 from typing import TYPE_CHECKING, Any
 
-from journal import watch
+import pytest
+
+from journal import UnusableError, watch
 from journal.watch import Watch
 from tests.journal.test_lock import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-    import pytest
 
     from tests.journal.conftest import Kit
 
@@ -111,14 +112,15 @@ def test_a_wake_before_the_sleep_is_not_missed(tmp_path: Path) -> None:
 
 def test_a_pipe_full_of_wakes_takes_no_more_and_loses_none(tmp_path: Path) -> None:
     made = Watch(str(tmp_path))
-    made.arm()
+    armed = made.arm()
     made._leading = True
     for _ in range(70_000):
         made.wake()
     made._leading = False
-    made.sleep(made.arm(), 30)
+    assert made.arm() == armed + 70_000
     made.after_fork()
     made.close()
+    assert made._pipe is None
 
 
 def test_a_system_without_events_is_looked_at_twice_a_second(
@@ -147,3 +149,27 @@ def test_a_system_without_events_is_looked_at_twice_a_second(
     kit.commit(kit.open())
     thread.join(20)
     assert woken == [True]
+
+
+def test_a_wait_ends_when_the_journal_is_closed_and_opens_nothing_again(kit: Kit) -> None:
+    journal = kit.open()
+    kit.commit(journal, "one")
+    ended: list[bool] = []
+    waiting = threading.Thread(target=lambda: ended.append(journal.wait(journal.last_seq, 60, lambda: False)))
+    waiting.start()
+    until(lambda: journal._watch._leading)
+    journal.close()
+    waiting.join(20)
+    assert ended == [False]
+    assert (journal._watch._pipe, journal._watch._source) == (None, None)
+
+
+def test_without_a_descriptor_to_watch_with_a_wait_says_so(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_more() -> tuple[int, int]:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    journal = kit.open()
+    kit.commit(journal, "one")
+    monkeypatch.setattr(os, "pipe", no_more)
+    with pytest.raises(UnusableError, match="cannot watch it: Too many open files"):
+        journal.wait(journal.last_seq, 60, lambda: False)
