@@ -5,6 +5,8 @@ from __future__ import annotations
 import getpass
 import json
 import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,11 +14,13 @@ from click.testing import CliRunner
 
 from agentbus.cli import main
 from tests.agentbus.hosts import call, crash, events, open_at
-from tests.agentbus.shell import Writer, environ, posted, run
+from tests.agentbus.shell import WAIT_S, Writer, environ, posted, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from agentbus.host import Host
 
 HOSTILE = "\x1b[2J\x9b31m\u2028\u202e"
 
@@ -385,3 +389,66 @@ def test_every_command_explains_itself_even_with_settings_that_are_wrong(
     assert (status, err) == (0, "")
     assert out.startswith(f"Usage: agentbus {' '.join(command)}")
     assert not data.exists()
+
+
+# a person beside the agents
+
+
+def _registered(data: Path, name: str) -> Host:
+    host = open_at(data)
+    call(host, "register", name=name)
+    return host
+
+
+def test_a_person_never_takes_an_agents_backlog_nor_what_it_has_to_be_told(data: Path) -> None:
+    crash(_registered(data, "bob"))
+    assert ask("post", "general", "important")["subscribers"] == 1
+    assert ask("post", "general", "from a person", "--as", "bob")["as"] == "bob2"
+    answer = call(open_at(data), "register", name="bob")
+    assert (answer["as"], answer["resumed"]) == ("bob", True)
+    assert answer["pending"] == [{"channel": "general", "count": 2}]
+
+
+def test_before_the_first_commit_the_two_channels_are_there_and_a_refusal_makes_no_journal(data: Path) -> None:
+    assert agentbus("post", "genral", "hello")[0] == 1
+    assert ask("channel", "create", "general") == {"channel": "general", "kind": "ordinary", "created": False}
+    assert not data.exists()
+    assert agentbus("post", "general", "hello")[0] == 0
+
+
+@pytest.mark.parametrize(("login", "name"), [("corp/jane", "corp-jane"), ("bad\nname", f"uid {os.getuid()}")])
+def test_a_login_name_that_is_no_identity_keeps_nobody_from_speaking(
+    data: Path, monkeypatch: pytest.MonkeyPatch, login: str, name: str
+) -> None:
+    monkeypatch.setattr(getpass, "getuser", lambda: login)
+    assert ask("post", "general", "hello")["as"] == name
+    assert data.exists()
+
+
+@pytest.mark.parametrize("command", ["status", "channel list", "post general hello", "--help"])
+def test_an_output_that_takes_nothing_is_told_in_one_line(data: Path, command: str) -> None:
+    agentbus("post", "general", "the first")
+    done = subprocess.run(
+        ["sh", "-c", f'"{sys.executable}" -m agentbus {command} > /dev/full'],
+        env=environ(data),
+        capture_output=True,
+        timeout=WAIT_S,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (1, b"agentbus: the output: No space left on device\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [("post general -", b'"content" is empty: post some text'), ("reset", b"not reset: the answer was not yes")],
+)
+def test_a_closed_stdin_is_an_empty_one(data: Path, command: str, says: bytes) -> None:
+    agentbus("post", "general", "the first")
+    done = subprocess.run(
+        ["sh", "-c", f'"{sys.executable}" -m agentbus {command} <&-'],
+        env=environ(data),
+        capture_output=True,
+        timeout=WAIT_S,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (1, b"agentbus: " + says + b"\n")
