@@ -123,9 +123,9 @@ class Service:
 
         if isinstance(error, BusError | JournalError):
             says = self.table().render_error(error)["message"]
-            self.complain(says)
             if self._opened is not None:
                 self._opened[1].warning(says, where=where)
+            self.complain(says)
             return
         import traceback  # noqa: PLC0415  # a quarter of the start-up budget, for what should never happen
 

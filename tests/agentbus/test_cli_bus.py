@@ -452,3 +452,19 @@ def test_a_closed_stdin_is_an_empty_one(data: Path, command: str, says: bytes) -
         check=False,
     )
     assert (done.returncode, done.stderr) == (1, b"agentbus: " + says + b"\n")
+
+
+def test_a_reader_that_is_gone_is_no_fault(data: Path) -> None:
+    agentbus("post", "general", "the first")
+    read, write = os.pipe()
+    os.close(read)
+    with open(write, "wb") as nobody:
+        done = subprocess.run(
+            [sys.executable, "-m", "agentbus", "status"],
+            env=environ(data),
+            stdout=nobody,
+            stderr=subprocess.PIPE,
+            timeout=WAIT_S,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (1, b"")

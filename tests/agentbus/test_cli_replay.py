@@ -405,3 +405,9 @@ def test_help_says_what_it_reads_and_what_the_anchor_is_for(data: Path) -> None:
     assert "segment files" in out
     assert "anchor" in out
     assert not data.exists()
+
+
+def test_a_pipe_is_no_journal_and_is_named(data: Path, tmp_path: Path) -> None:  # noqa: ARG001  # its environment
+    os.mkfifo(tmp_path / "pipe")
+    says = f"agentbus: {tmp_path / 'pipe'}: this cannot be read twice: save it to a file first\n"
+    assert replay("--verify", tmp_path / "pipe") == (1, "", says)

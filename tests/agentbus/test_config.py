@@ -161,3 +161,8 @@ def test_both_ends_of_a_range_are_allowed_and_the_next_above_is_not(
 def test_a_directory_in_place_of_the_file_is_named(tmp_path: Path, environ: dict[str, str]) -> None:
     with pytest.raises(SettingsError, match="Is a directory"):
         load(str(tmp_path), environ)
+
+
+def test_the_root_of_all_files_is_no_data_directory(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="AGENTBUS_DATA_DIR must be a directory of its own, not /"):
+        load(None, {"HOME": str(tmp_path), "AGENTBUS_DATA_DIR": "/"})

@@ -12,6 +12,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+import portalocker
 import pytest
 
 from agentbus.owners import Owners
@@ -182,3 +183,18 @@ def test_without_a_directory_nobody_lives_and_nothing_is_swept(tmp_path: Path) -
     owners.release()
     assert owners.living() == []
     assert not (tmp_path / "owners").exists()
+
+
+def test_where_there_are_no_locks_an_owner_is_taken_for_living_and_cannot_be_one_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_locks(*_: object) -> None:
+        raise portalocker.LockException("no locks available")
+
+    held = Owners(tmp_path / "owners")
+    held.hold()
+    monkeypatch.setattr(portalocker, "lock", no_locks)
+    other = Owners(tmp_path / "owners")
+    assert other.lives(held.token)
+    with pytest.raises(OSError, match="no locks available"):
+        other.hold()

@@ -495,3 +495,22 @@ def test_a_torn_tail_that_was_set_aside_is_in_the_log(tmp_path: Path, environ: d
     pieces = [path.name for path in (tmp_path / "data" / "journal" / "set-aside").iterdir()]
     lines = [json.loads(line) for line in (tmp_path / "data" / "agentbus.log").read_text().splitlines()]
     assert [line["piece"] for line in lines if line["level"] == "WARN"] == pieces
+
+
+def test_a_damaged_journal_is_told_in_the_log_and_on_stderr_with_its_place(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    segment = tmp_path / "data" / "journal" / "00000000000000000001.jsonl"
+    segment.parent.mkdir(parents=True)
+    segment.write_bytes(b'{"seq":1}\n')
+    with RawServer(MCP, **environ) as server:
+        server.initialize()
+        heard = server.heard("agentbus: corrupt: ")
+        assert str(segment) in heard
+        assert "line 1 (byte 0, seq 1)" in heard
+    (line,) = [
+        found
+        for found in map(json.loads, (tmp_path / "data" / "agentbus.log").read_text().splitlines())
+        if found["level"] == "WARN"
+    ]
+    assert line["msg"].startswith(f"corrupt: {segment} line 1")
