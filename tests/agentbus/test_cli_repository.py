@@ -100,10 +100,10 @@ def test_a_rejected_name_is_an_error_on_one_line_and_the_file_stays(repo: Path, 
 
 
 def test_a_broken_file_is_an_error_with_line_and_column(repo: Path) -> None:
-    path = _write(repo, '{"identity": "bus",}')
+    path = _write(repo, '{"identity": "bus", 7}')
     status, _, err = _run("subscribe", "a")
     assert status == 1
-    assert err.startswith(f"agentbus: {path}, line 1, column 20: ")
+    assert err.startswith(f"agentbus: {path}, line 1, column 21: ")
 
 
 def test_what_is_wrong_with_other_entries_is_a_warning_with_nothing_that_moves_the_cursor(repo: Path) -> None:

@@ -145,13 +145,18 @@ def test_where_the_directory_gives_no_name_the_identity_is_agent_with_a_warning(
     assert repoconfig.identity("/")[0] == "agent"
 
 
+_TRAILING_COMMA = (  # Python's own words, and they have become better
+    "line 1, column 19: Illegal trailing comma"
+    if sys.version_info >= (3, 13)
+    else "line 1, column 20: Expecting property name"
+)
 _BROKEN = [
     ("", "line 1, column 1: Expecting value"),
     ("null", "line 1, column 1: the file must hold one JSON object"),
     ("[]", "line 1, column 1: the file must hold one JSON object"),
     ('// mine\n{"identity": "bus"}', "line 1, column 1: Expecting value"),
     ('{"identity": "bus", // mine\n}', "line 1, column 21: Expecting property name"),
-    ('{"identity": "bus",}', "line 1, column 20: Expecting property name"),
+    ('{"identity": "bus",}', _TRAILING_COMMA),
     ('{"identity": "bus"', "line 1, column 19: Expecting ',' delimiter"),
     ('{\n<<<<<<< HEAD\n"identity": "a"\n=======\n', "line 2, column 1: Expecting property name"),
     ('{"identity": "bus"} {}', "line 1, column 21: Extra data"),

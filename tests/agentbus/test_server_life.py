@@ -386,7 +386,7 @@ def test_the_journal_says_that_the_sessions_ended(number: int | None, tmp_path: 
 LIGHT = {
     *("__future__", "_collections", "_functools", "_json", "_operator", "_queue", "_signal", "_sre", "_weakrefset"),
     *("agentbus", "collections", "copyreg", "enum", "errno", "functools", "itertools", "json", "keyword", "operator"),
-    *("re", "reprlib", "select", "signal", "stat", "threading", "time", "types", "unicodedata"),
+    *("re", "reprlib", "select", "signal", "stat", "threading", "time", "types", "unicodedata", "warnings"),
 }
 """What may be imported until ``initialize`` is answered; typing alone would cost a sixth of ``python -c pass``."""
 LIST_MODULES = """
