@@ -71,15 +71,15 @@ def _subscriptions(state: State) -> list[dict[str, Any]]:
 
 def _print(found: dict[str, Any], now_ms: int) -> None:
     size = f"{found['bytes']} bytes in {found['segments']} segments"
-    torn = f"{found['torn_bytes']} bytes; {len(found['set_aside'])} pieces were set aside earlier"
-    print_rows(
-        [
-            ("data directory", found["data_directory"]),
-            ("journal", f"last seq {found['last_seq']}, {size}"),
-            ("anchor", found["anchor"]),
-            ("torn tail", torn),
-        ]
-    )
+    rows = [
+        ("data directory", found["data_directory"]),
+        ("journal", f"last seq {found['last_seq']}, {size}"),
+        ("anchor", found["anchor"]),
+    ]
+    if found["torn_bytes"] or found["set_aside"]:
+        earlier = f"{len(found['set_aside'])} pieces were set aside earlier"
+        rows.append(("torn tail", f"{found['torn_bytes']} bytes; {earlier}"))
+    print_rows(rows)
     _print_table("live sessions", [_session_row(row) for row in found["sessions"]])
     _print_table("channels", [render_row(row) for row in found["channels"]])
     _print_table("subscriptions", [_subscription_row(row, now_ms) for row in found["subscriptions"]])

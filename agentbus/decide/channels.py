@@ -34,7 +34,8 @@ def require_channel(state: State, name: str) -> Channel:
     channel = state.channels.get(name)
     if channel is None:
         near = nearest(name, state.channels)
-        hint = f"did you mean {near}?" if near else "list_channels shows those that do."
+        listed = "list_channels, at a shell `agentbus channel list`, shows those that do"
+        hint = f"did you mean {near}?" if near else listed
         raise BusError(NOT_FOUND, f"channel {render_value(name)} does not exist: {hint}")
     return channel
 

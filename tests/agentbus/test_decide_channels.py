@@ -141,7 +141,7 @@ NOT_FOUND = [
     ("genral", ': did you mean "general"?'),
     ("GENERAL", ': did you mean "general"?'),
     ("reviews-a", ': did you mean "reviews" or "reviews-of-ours"?'),
-    ("検索", ": list_channels shows those that do."),
+    ("検索", ": list_channels, at a shell `agentbus channel list`, shows those that do"),
 ]
 
 
