@@ -28,6 +28,7 @@ bench: .venv/ready
 .venv/ready: pyproject.toml
 	@test -n "$(PYTHON)" || { echo "agentbus needs Python 3.11 or newer with venv; none found on PATH (or set PYTHON=...)" >&2; exit 1; }
 	@echo "building .venv: about a minute, and it needs a package index"
+	@$(BIN)/python -c '' 2>/dev/null || rm -rf .venv  # the Python it was made from may be gone
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@

@@ -14,7 +14,7 @@ from agentbus import names, queries, repoconfig, results
 from agentbus import search as lookup
 from agentbus.decide.channels import require_channel
 from agentbus.decide.sessions import require_session
-from agentbus.errors import BUSY, NOT_FOUND, VALIDATION, BusError
+from agentbus.errors import BUSY, NOT_FOUND, NOT_REGISTERED, VALIDATION, BusError
 from agentbus.kinds import MEMORY
 from agentbus.limits import (
     FILTER_ENTRIES_MAX,
@@ -212,9 +212,10 @@ def receive(given: args.ReceiveArguments, host: Host, control: Control) -> Resul
                     control.progress(waited_s)
             host.bus.wait(done.seq or done.seen[0], min(given.wait_seconds, progress_s) - waited_s, control)
             done = host.bus.execute_and_ask(again, _handed_out, control)
-    except (BusError, JournalError):
-        if not first.result.acked:  # else "nothing was written" would be untrue; the next call meets it again
-            raise
+    except (BusError, JournalError) as error:
+        registered = not isinstance(error, BusError) or error.code != NOT_REGISTERED
+        if not (first.result.acked and registered):
+            raise  # else "nothing was written" would be untrue; the next call meets what is wrong again
     acked = structs.replace(done.result, acked=first.result.acked, ack_ignored=first.result.ack_ignored)
     now = _now_ms()
     messages = [results.message(body, now, command.as_) for body in host.bus.bodies(done.seen[1])]

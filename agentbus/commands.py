@@ -66,12 +66,16 @@ class RegisterResult(Struct, frozen=True):
 
 
 class Register(Command[RegisterResult], frozen=True, kw_only=True):
-    """``channels`` is the repository's persistent list, ``failed`` what it holds that is no channel name."""
+    """``channels`` is the repository's persistent list, ``failed`` what it holds that is no channel name.
+
+    ``apart``: only a name without subscriptions will do, for one who must not come into an agent's backlog.
+    """
 
     name: AgentName
     context: str
     parent: AgentName | None = None
     resume: bool = True
+    apart: bool = False
     client: str | None = None
     channels: tuple[ChannelName, ...] = ()
     failed: dict[str, str] = field(default_factory=dict)

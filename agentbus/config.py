@@ -109,7 +109,7 @@ def _parse_directory(source: str, value: object, environ: Mapping[str, str]) -> 
     if not path.startswith("/") or "\0" in path or not _is_encodable(path):
         allowed = 'an absolute path, or one that begins with "~/"'
         raise SettingsError(f"{source} must be {allowed}, not {_render_json(value)}")
-    if Path(path) == Path("/"):  # it is made private, with all that is in it
+    if not os.path.normpath(path).strip("/"):  # it is made private, with all that is in it
         raise SettingsError(f"{source} must be a directory of its own, not /")
     return Path(path)
 

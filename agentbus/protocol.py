@@ -43,7 +43,8 @@ codex mcp add agentbusENV -- agentbus mcp
 
    Any other MCP client: a stdio server with the command "agentbus" and the argument "mcp".
 
-2. Let each session begin with the protocol. Claude Code: merge this into ~/.claude/settings.json.
+2. Let each session begin with the protocol. Claude Code: merge this into ~/.claude/settings.json. Leave
+   "permissions" out if it shall ask you before each Agentbus call.
 
 {
   "permissions": {"allow": ["mcp__agentbus"]},

@@ -41,6 +41,7 @@ _MEANINGS: dict[type[journal.JournalError], tuple[str, str, bool]] = {
     ),
     journal.UnsupportedError: (errors.UNSUPPORTED, "restart this session with the newer agentbus", False),
     journal.UnusableError: (errors.VALIDATION, "choose another data_directory in the settings", False),
+    journal.UnreadableError: (errors.CAPACITY_EXHAUSTED, "see to the machine, then call again", False),
     journal.ReplacedError: (errors.BUSY, "call again", True),
 }
 """Error class -> (code, next step, retryable)."""

@@ -88,8 +88,10 @@ class Service:
         if self._opened is None:
             return
         try:
-            self._opened[0].close(deadline)
-            self._log_anchor("server ended")
+            try:
+                self._opened[0].close(deadline)
+            finally:
+                self._log_anchor("server ended")
         except Exception as error:  # noqa: BLE001  # the outermost shell of a process that ends anyway
             self.report("close", error)
 

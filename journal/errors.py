@@ -97,6 +97,10 @@ class UnusableError(JournalError):
         super().__init__(f"cannot use {directory}: {cause}")
 
 
+class UnreadableError(UnusableError):
+    """The system refuses, maybe only now: to read a file, to watch it, or one descriptor more. Nothing was written."""
+
+
 class ReplacedError(JournalError):
     """The files are not the ones read before. Drop what was folded and read from 0."""
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from journal import clock, directory, segment
-from journal.errors import BusyError, CorruptError, JournalError, UnusableError
+from journal.errors import BusyError, CorruptError, JournalError, UnreadableError, UnusableError
 from journal.files import Files, render_cause
 from journal.lock import WriterLock
 from journal.reader import Reader
@@ -136,7 +136,7 @@ class Journal:
             try:
                 armed = self._watch.arm()
             except OSError as error:
-                raise UnusableError(self._directory, f"cannot watch it: {render_cause(error)}") from error
+                raise UnreadableError(self._directory, f"cannot watch it: {render_cause(error)}") from error
             if interrupted() or self._watch.closed:
                 return False
             if self._has_grown(after_seq):

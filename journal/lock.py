@@ -14,7 +14,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
-from journal.errors import BusyError, UnusableError, UnwritableError
+from journal.errors import BusyError, UnreadableError, UnusableError, UnwritableError
 from journal.files import render_cause
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ class WriterLock:
         try:
             worker = _Worker(self._files.dup(fd))
         except OSError as error:
-            raise self._unusable(error) from error
+            raise UnreadableError(self._directory, render_cause(error)) from error
         thread = threading.Thread(target=self._work, args=(worker,), name="journal-lock", daemon=True)
         try:
             thread.start()  # it cannot finish before the caller, who holds self._turn, begins to wait

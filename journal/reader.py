@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from journal import record, segment
-from journal.errors import CorruptError, ReplacedError, UnusableError
+from journal.errors import CorruptError, ReplacedError, UnreadableError
 from journal.files import render_cause
 from journal.record import LINE_BYTES_MAX, BadLineError, Commit, Place
 from journal.segment import Position, Scan
@@ -389,8 +389,8 @@ class Reader:
         except OSError as error:
             raise self._unreadable(error) from error
 
-    def _unreadable(self, error: OSError) -> UnusableError:
-        return UnusableError(self.directory, render_cause(error))
+    def _unreadable(self, error: OSError) -> UnreadableError:
+        return UnreadableError(self.directory, render_cause(error))
 
 
 def _after(commits: list[Commit], seq: int) -> list[Commit]:

@@ -232,7 +232,9 @@ class _Walker:
         """Judge what follows the last line of a file."""
         self._at = end
         tail = _tail(path, file, end)
-        if tail.bytes and last:
+        if not last and not end.offset and not tail.bytes:
+            yield self._fault(path, end, "the segment is empty and is not the last")
+        elif tail.bytes and last:
             self.verdict.tail = tail
         elif tail.bytes:
             yield self._fault(path, end, "bytes after the last line of a segment that is not the last")

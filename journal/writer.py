@@ -195,7 +195,7 @@ class Writer:
         first, fd = self._active
         mark = self._reader.memory.tail
         at = mark.position
-        begun = at.seq > 1
+        begun = at.seq > 1 and at.offset > 0  # an empty last segment lacks its own first line
         if begun and (first, size, *self._identity) == (at.segment, at.offset, mark.device, mark.inode):
             self._reader.check_line_before(fd, at)
             self._reader.settle(mark)
@@ -211,8 +211,9 @@ class Writer:
             raise self._reader.replaced(self._reader.path(first), "it is not the file that was opened")
         mark = self._reader.memory.tail
         position = mark.position
-        if (first, facts.st_size) == (position.segment, position.offset) and mark.inode == facts.st_ino:
-            return mark.position
+        here = (first, facts.st_size) == (position.segment, position.offset) and mark.inode == facts.st_ino
+        if here and position.offset:
+            return position
         return self._mend()
 
     def _mend(self) -> Position:

@@ -11,6 +11,7 @@ shown here as one line on stderr that begins ``agentbus: ``.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import io
 import os
@@ -35,6 +36,7 @@ _COMMANDS = (
     "replay",
     "demo",
 )
+_OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _MODULES = {"unsubscribe": "subscribe"}
 
 
@@ -78,7 +80,8 @@ class _Commands(click.Group):
         extra |= {"prog_name": "agentbus", "standalone_mode": False}
         try:
             status = super().main(*args, **extra)
-            sys.stdout.flush()
+            if sys.stdout is not None:
+                sys.stdout.flush()
         except click.Abort:
             complain("interrupted")
             sys.exit(1)
@@ -88,12 +91,8 @@ class _Commands(click.Group):
         except click.ClickException as error:
             complain(error.format_message())
             sys.exit(1)
-        except BrokenPipeError:  # nobody reads what is printed any more
-            _abandon_stdout()
-            sys.exit(1)
         except OSError as error:
-            _abandon_stdout()
-            complain(f"{error.filename or 'the output'}: {error.strerror or error}")
+            _tell_output_error(error)
             sys.exit(1)
         except Exception as error:
             text = _render_refusal(error)
@@ -102,6 +101,15 @@ class _Commands(click.Group):
             complain(text)
             sys.exit(1)
         sys.exit(status if isinstance(status, int) else 0)
+
+
+def _tell_output_error(error: OSError) -> None:
+    """Say in one line that stdout takes nothing; nothing at all to a reader that is gone. Raises what is a bug."""
+    if error.errno not in (*_OUTPUT_ERRORS, errno.EPIPE) or error.filename is not None:
+        raise error
+    _abandon_stdout()
+    if error.errno != errno.EPIPE:
+        complain(f"the output: {error.strerror}")
 
 
 def _abandon_stdout() -> None:

@@ -18,9 +18,8 @@ from agentbus.errors import BusError
 from agentbus.events import DEFAULT_CHANNELS
 from agentbus.fold import FoldError, fold
 from agentbus.host import open_host, open_journal
-from agentbus.limits import COMMAND_DEADLINE_S, SUFFIX_TRIES_MAX
+from agentbus.limits import COMMAND_DEADLINE_S
 from agentbus.log import open_log
-from agentbus.names import AgentName
 from agentbus.owners import Owners
 from agentbus.state import State
 from agentbus.visible import render_visible
@@ -31,9 +30,9 @@ if TYPE_CHECKING:
 
     from agentbus.config import Settings
     from agentbus.host import Host
+    from agentbus.names import AgentName
     from journal import Journal
 
-T = TypeVar("T")
 F = TypeVar("F", bound="Callable[..., Any]")
 
 _CLIENT = f"agentbus {__version__} command line"
@@ -99,25 +98,17 @@ def login_name() -> AgentName:
         return names.parse_agent_name(f"uid {os.getuid()}")
 
 
-def ask(settings: Settings, question: Callable[[State], T]) -> T:
-    """Answer from the State now; before the first commit, from the one every journal begins with. Creates nothing.
-
-    Raises:
-        BusError: what the question refuses. JournalError: see read_state.
-    """
-    state, _ = read_state(settings)
-    if state.last_seq == 0:
-        born = Commit(1, format_time(0), os.getpid(), FIRST_EVENTS, "", Place(1, 0, 1))
-        fold(state, born, DEFAULT_CHANNELS)
-    return question(state)
-
-
 @contextmanager
-def person(settings: Settings, name: AgentName) -> Iterator[tuple[Host, AgentName]]:
+def person(settings: Settings, name: AgentName, refuse: Callable[[State], object]) -> Iterator[tuple[Host, AgentName]]:
     """A session of a person until the block ends. It subscribes to nothing.
 
     Its name is the first suffix of ``name`` that no live session holds and that has no subscriptions: an agent's
     backlog, and what it has to be told of it, is not a person's to take.
+
+    Args:
+        settings: the user's.
+        name: who it is.
+        refuse: raises BusError where what the person is about to do would be refused: then no session is begun for it.
 
     Raises:
         BusError, JournalError: nothing was written.
@@ -125,8 +116,9 @@ def person(settings: Settings, name: AgentName) -> Iterator[tuple[Host, AgentNam
     log = open_log(settings.data_directory, settings.log_level)
     host = open_host(settings, working_directory(), _CLIENT, log)
     try:
-        free = host.bus.ask(lambda state: _without_subscriptions(state, name))
-        yield host, host.bus.execute(Register(name=free, context=_context(), client=_CLIENT)).result.as_
+        host.bus.ask(lambda state: refuse(state if state.channels else _newborn()))
+        command = Register(name=name, context=_context(), client=_CLIENT, apart=True)
+        yield host, host.bus.execute(command).result.as_
     finally:
         # What was done stands. A session that could not be ended is found gone: its owner's lock is.
         with suppress(JournalError):
@@ -134,9 +126,11 @@ def person(settings: Settings, name: AgentName) -> Iterator[tuple[Host, AgentNam
         log.close()
 
 
-def _without_subscriptions(state: State, name: AgentName) -> AgentName:
-    suffixes = ("", *map(str, range(2, SUFFIX_TRIES_MAX)))
-    return next(AgentName(name + suffix) for suffix in suffixes if name + suffix not in state.subscriptions)
+def _newborn() -> State:
+    """What every journal begins with: the commit that registers somebody will make it so."""
+    state = State()
+    fold(state, Commit(2, format_time(0), os.getpid(), FIRST_EVENTS, "", Place(1, 0, 1)), DEFAULT_CHANNELS)
+    return state
 
 
 def _context() -> str:

@@ -38,12 +38,9 @@ def create(name: str, *, memory: bool, as_json: bool, settings: Settings) -> Non
     """
     person, kind = bus.login_name(), MEMORY if memory else ORDINARY
     wanted = CreateChannel(as_=person, channel=parse_channel_name(name), kind=kind)
-    if bus.ask(settings, lambda state: require_creatable(state, wanted)):
-        done = {"channel": wanted.channel, "kind": kind, "created": False}
-    else:
-        with bus.person(settings, person) as (host, as_):
-            given = CreateChannelArguments(as_=as_, name=name, kind=kind)
-            done = calls.create_channel(given, host, Control(host.bus))
+    with bus.person(settings, person, lambda state: require_creatable(state, wanted)) as (host, as_):
+        given = CreateChannelArguments(as_=as_, name=name, kind=kind)
+        done = calls.create_channel(given, host, Control(host.bus))
     if as_json:
         print_json(done)
         return

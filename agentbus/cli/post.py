@@ -36,8 +36,7 @@ def post(channel: str, text: str, *, name: str | None, as_json: bool, settings: 
     _require_utf8(content)
     asked = bus.login_name() if name is None else parse_agent_name(name)
     wanted = calls.post_command(PostArguments(as_=asked, channel=channel, content=content))
-    bus.ask(settings, lambda state: require_channel(state, wanted.channel))  # a refusal begins no session
-    with bus.person(settings, asked) as (host, as_):
+    with bus.person(settings, asked, lambda state: require_channel(state, wanted.channel)) as (host, as_):
         given = PostArguments(as_=as_, channel=channel, content=content)
         done = {"as": as_, **calls.post(given, host, Control(host.bus))}
     if as_json:
@@ -48,7 +47,7 @@ def post(channel: str, text: str, *, name: str | None, as_json: bool, settings: 
 
 def _render(done: dict[str, Any], channel: str, asked: str) -> str:
     what = f"memory {done['memory_id']}" if "memory_id" in done else f"message {done['seq']}"
-    taken = "" if done["as"] == asked else f' ("{asked}" is an agent\'s name)'
+    taken = "" if done["as"] == asked else f' ("{asked}" is taken)'
     heard = f"{done['subscribers']} subscribed, {done['live']} of them live"
     addressed = f"; addressed to {', '.join(done['addressed'])}" if done["addressed"] else ""
     return f'Agentbus: posted {what} to "{channel}" as "{done["as"]}"{taken}: {heard}{addressed}.'

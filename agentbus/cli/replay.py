@@ -67,7 +67,7 @@ def replay(
             verdict = _read(sources, _print_flat if as_json else _line_printer(utc=utc))
     except CorruptError as error:
         raise click.ClickException(f"{error}; --verify lists every fault") from error
-    if verdict.commits:
+    if verdict.commits or verdict.tail is not None:
         return
     if paths:  # an auditor who names a journal must not take silence for a sound one
         raise click.ClickException(f"there is no commit in {', '.join(map(str, paths))}: name a journal directory")

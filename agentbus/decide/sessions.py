@@ -87,7 +87,8 @@ def _free_name(state: State, command: Register, facts: Facts) -> AgentName:
     for number in range(1, SUFFIX_TRIES_MAX + 1):
         display = base if number == 1 else f"{base}{joint}{number}"
         held = state.sessions.get(display)
-        if held is None or held.owner in facts.gone:
+        taken = command.apart and display in state.subscriptions
+        if not taken and (held is None or held.owner in facts.gone):
             return _checked_length(display)
     raise BusError(
         CONFLICT,

@@ -87,7 +87,7 @@ def test_a_person_whose_name_a_live_agent_holds_speaks_under_the_next_one_and_is
     call(host, "register", name="ann")
     status, out, _ = agentbus("post", "general", "it is me")
     assert status == 0
-    assert ' as "ann2" ("ann" is an agent\'s name): ' in out
+    assert ' as "ann2" ("ann" is taken): ' in out
     assert ask("post", "general", "again")["as"] == "ann2"
     assert ask("post", "general", "as bob", "--as", "bob")["as"] == "bob"
     assert ask("post", "general", "e\u0301", "--as", "e\u0301")["as"] == "\u00e9"
@@ -198,7 +198,7 @@ def test_a_person_makes_a_channel_and_sees_it_listed(data: Path) -> None:
         "general  ordinary  0 messages  last seq 0",
         "memory   memory    0 memories  last seq 0",
         "more     ordinary  0 messages  last seq 0",
-        "reviews  ordinary  1 messages  last seq 13",
+        "reviews  ordinary  1 messages  last seq 15",
     ]
     assert [row["channel"] for row in ask("channel", "list")["channels"]] == [
         "facts",
@@ -409,10 +409,19 @@ def test_a_person_never_takes_an_agents_backlog_nor_what_it_has_to_be_told(data:
     assert answer["pending"] == [{"channel": "general", "count": 2}]
 
 
+def test_a_person_takes_no_dead_agents_name_either_when_a_live_one_has_the_first(data: Path) -> None:
+    first, second = _registered(data, "bob"), _registered(data, "bob")
+    for channel in ("general", "memory"):
+        call(first, "unsubscribe", as_="bob", channel=channel)
+    crash(second)
+    assert ask("post", "general", "hello", "--as", "bob")["as"] == "bob3"
+    assert call(open_at(data), "register", name="bob")["as"] == "bob2"
+
+
 def test_before_the_first_commit_the_two_channels_are_there_and_a_refusal_makes_no_journal(data: Path) -> None:
     assert agentbus("post", "genral", "hello")[0] == 1
-    assert ask("channel", "create", "general") == {"channel": "general", "kind": "ordinary", "created": False}
     assert not data.exists()
+    assert ask("channel", "create", "general") == {"channel": "general", "kind": "ordinary", "created": False}
     assert agentbus("post", "general", "hello")[0] == 0
 
 
@@ -468,3 +477,15 @@ def test_a_reader_that_is_gone_is_no_fault(data: Path) -> None:
             check=False,
         )
     assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_a_closed_stdout_is_no_fault_of_what_was_done(data: Path) -> None:
+    done = subprocess.run(
+        ["sh", "-c", f'"{sys.executable}" -m agentbus post general hello >&-'],
+        env=environ(data),
+        capture_output=True,
+        timeout=WAIT_S,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert [event["content"] for event in events(data) if event["type"] == "posted"] == ["hello"]

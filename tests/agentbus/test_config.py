@@ -164,5 +164,6 @@ def test_a_directory_in_place_of_the_file_is_named(tmp_path: Path, environ: dict
 
 
 def test_the_root_of_all_files_is_no_data_directory(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="AGENTBUS_DATA_DIR must be a directory of its own, not /"):
-        load(None, {"HOME": str(tmp_path), "AGENTBUS_DATA_DIR": "/"})
+    for root in ("/", "//", "/tmp/.."):
+        with pytest.raises(SettingsError, match="AGENTBUS_DATA_DIR must be a directory of its own, not /"):
+            load(None, {"HOME": str(tmp_path), "AGENTBUS_DATA_DIR": root})

@@ -66,6 +66,12 @@ FAILURES: list[tuple[journal.JournalError, str, bool, str]] = [
         "cannot use /d: another user's: choose another data_directory in the settings",
     ),
     (
+        journal.UnreadableError("/d", "Too many open files"),
+        "capacity_exhausted",
+        False,
+        "cannot use /d: Too many open files: see to the machine, then call again",
+    ),
+    (
         journal.ReplacedError("/d/1.jsonl", "shorter"),
         "busy",
         True,

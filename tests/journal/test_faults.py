@@ -19,6 +19,7 @@ from journal import (
     UnsyncedError,
     UnusableError,
     UnwritableError,
+    Verdict,
     verify,
 )
 from journal.flush import Flusher, FlushFailedError
@@ -431,3 +432,37 @@ def test_a_disk_that_takes_no_lock_file_is_unwritable_and_not_without_locks(kit:
     files.fail_verbs("open", code=code)
     with pytest.raises(UnwritableError, match="not stored: "):
         kit.commit(kit.open(files=files), "two")
+
+
+@pytest.mark.parametrize("looks", [0, 1, 2])
+def test_a_roll_that_found_the_disk_full_is_finished_by_the_next_commit_whoever_reads_between(
+    kit: Kit, looks: int
+) -> None:
+    files = FaultyFiles()
+    journal = kit.open(files=files, segment_bytes_max=300)
+    next_seq = kit.commit(journal, "x" * 300).seq + 1
+    files.fail_verbs("write", code=errno.ENOSPC)
+    with pytest.raises(UnwritableError, match="disk full"):
+        kit.commit(journal, "refused")
+    files.fail_nothing()
+    assert kit.segment(next_seq).stat().st_size == 0
+    for _ in range(looks):
+        assert list(journal.read(journal.last_seq)) == []
+        assert kit.texts(kit.open()) == ["x" * 300]
+    kit.commit(journal, "two")
+    other = kit.open(segment_bytes_max=300)
+    list(other.read(0))
+    kit.commit(other, "three")
+    assert kit.texts() == ["x" * 300, "two", "three"]
+    assert [found.faults for found in verify([kit.directory]) if isinstance(found, Verdict)] == [0]
+
+
+def test_an_empty_last_segment_that_was_read_gets_its_first_line_before_any_other(kit: Kit) -> None:
+    last_seq = kit.commit(kit.open(segment_bytes_max=300), "x" * 300).seq
+    kit.segment(last_seq + 1).touch()
+    reader = kit.open()
+    assert kit.texts(reader) == ["x" * 300]
+    assert list(reader.read(last_seq)) == []
+    kit.commit(reader, "two")
+    assert kit.texts() == ["x" * 300, "two"]
+    assert [found.faults for found in verify([kit.directory]) if isinstance(found, Verdict)] == [0]
