@@ -41,10 +41,7 @@ def age(time: str, now_ms: int) -> str:
 
 def message(body: Body, now_ms: int, reader: str) -> dict[str, Any]:
     """A message as receive and history show it to ``reader``; a memory's id and revision stand in front."""
-    record: dict[str, Any] = {}
-    if body.at.memory is not None:
-        record["memory_id"], record["revision"] = body.at.memory
-    record |= {
+    record = _memory_first(body) | {
         "seq": body.at.seq,
         "channel": body.at.channel,
         "from": body.event.as_,
@@ -56,6 +53,11 @@ def message(body: Body, now_ms: int, reader: str) -> dict[str, Any]:
     if reader in body.at.addressed:
         record["addressed"] = True
     return record | optional_fields(body.event)
+
+
+def _memory_first(body: Body) -> dict[str, Any]:
+    """What stands in front of a memory's own text; nothing for a message."""
+    return {} if body.at.memory is None else dict(zip(("memory_id", "revision"), body.at.memory, strict=True))
 
 
 def memory(body: Body, now_ms: int) -> dict[str, Any]:
@@ -85,10 +87,7 @@ def optional_fields(event: Posted | MemoryEdited) -> dict[str, Any]:
 
 def hit(body: Body, match: Match, now_ms: int) -> dict[str, Any]:
     """A search hit: where it is and what it looks like, not its whole text."""
-    record: dict[str, Any] = {}
-    if body.at.memory is not None:
-        record["memory_id"], record["revision"] = body.at.memory
-    return record | {
+    return _memory_first(body) | {
         "seq": body.at.seq,
         "channel": body.at.channel,
         "from": body.event.as_,

@@ -434,16 +434,16 @@ def test_a_login_name_that_is_no_identity_keeps_nobody_from_speaking(
     assert data.exists()
 
 
+def in_shell(data: Path, words: str) -> subprocess.CompletedProcess[bytes]:
+    """The command with its redirections."""
+    line = f'"{sys.executable}" -m agentbus {words}'
+    return subprocess.run(["sh", "-c", line], env=environ(data), capture_output=True, timeout=WAIT_S, check=False)
+
+
 @pytest.mark.parametrize("command", ["status", "channel list", "post general hello", "--help"])
 def test_an_output_that_takes_nothing_is_told_in_one_line(data: Path, command: str) -> None:
     agentbus("post", "general", "the first")
-    done = subprocess.run(
-        ["sh", "-c", f'"{sys.executable}" -m agentbus {command} > /dev/full'],
-        env=environ(data),
-        capture_output=True,
-        timeout=WAIT_S,
-        check=False,
-    )
+    done = in_shell(data, f"{command} > /dev/full")
     assert (done.returncode, done.stderr) == (1, b"agentbus: the output: No space left on device\n")
 
 
@@ -453,13 +453,7 @@ def test_an_output_that_takes_nothing_is_told_in_one_line(data: Path, command: s
 )
 def test_a_closed_stdin_is_an_empty_one(data: Path, command: str, says: bytes) -> None:
     agentbus("post", "general", "the first")
-    done = subprocess.run(
-        ["sh", "-c", f'"{sys.executable}" -m agentbus {command} <&-'],
-        env=environ(data),
-        capture_output=True,
-        timeout=WAIT_S,
-        check=False,
-    )
+    done = in_shell(data, f"{command} <&-")
     assert (done.returncode, done.stderr) == (1, b"agentbus: " + says + b"\n")
 
 
@@ -480,12 +474,6 @@ def test_a_reader_that_is_gone_is_no_fault(data: Path) -> None:
 
 
 def test_a_closed_stdout_is_no_fault_of_what_was_done(data: Path) -> None:
-    done = subprocess.run(
-        ["sh", "-c", f'"{sys.executable}" -m agentbus post general hello >&-'],
-        env=environ(data),
-        capture_output=True,
-        timeout=WAIT_S,
-        check=False,
-    )
+    done = in_shell(data, "post general hello >&-")
     assert (done.returncode, done.stderr) == (0, b"")
     assert [event["content"] for event in events(data) if event["type"] == "posted"] == ["hello"]
