@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 _JOINERS = "-_/"
 
@@ -18,11 +18,13 @@ class Identities:
 
     __slots__ = ("_firsts", "_lengths", "_numbers", "names")
 
-    def __init__(self) -> None:
+    def __init__(self, names: Iterable[str] = ()) -> None:
         self.names: list[str] = []
         self._numbers: dict[str, int] = {}
         self._lengths: list[int] = []
         self._firsts: set[str] = set()
+        for name in names:
+            self.add(name)
 
     def add(self, identity: str) -> int:
         """The identity's number; a new one if it was not known."""

@@ -20,8 +20,8 @@ from agentbus.commands import Command, EndSessions, Facts, Policy, R, Receive, R
 from agentbus.control import Cancelled, Control
 from agentbus.decide import decide
 from agentbus.events import DEFAULT_CHANNELS, Active, AnyEvent, Delivered, MemoryEdited, Posted
-from agentbus.fold import FoldError, fold
 from agentbus.limits import CATCH_UP_LINES_MAX, COMMAND_DEADLINE_S, LOCKED_WAIT_S
+from agentbus.projection import BehindError, Projection
 from agentbus.queries import Body
 from agentbus.state import State
 from journal import BusyError, ReplacedError, UnwritableError, parse_time
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from agentbus.owners import Owners
     from agentbus.queries import Located
-    from journal import Commit, Journal
+    from journal import Commit, Journal, Snapshots
 
 T = TypeVar("T")
 
@@ -71,24 +71,34 @@ class _NothingToWriteError(Exception):
     """Decided under the lock: what the command asked for is so already."""
 
 
-class _BehindError(Exception):
-    """The State could not be brought up to date quickly under the writer lock: let go, catch up, try again."""
-
-
 class Bus:
     """The bus as this process sees it.
 
     Attributes:
         owners: who lives; its token is this process's.
         policy: the settings rules depend on.
+
+    Args:
+        journal: where it all stands.
+        snapshots: of that journal; without them a new process folds all of it.
+        on_no_snapshot: told when the disk refused one, in a thread of its own.
     """
 
-    def __init__(self, journal: Journal, owners: Owners, policy: Policy) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        owners: Owners,
+        policy: Policy,
+        snapshots: Snapshots | None = None,
+        on_no_snapshot: Callable[[UnwritableError], None] = lambda _: None,
+    ) -> None:
         self.owners = owners
         self.policy = policy
         self._journal = journal
-        self._state = State()
-        self._mutex = threading.Lock()
+        self._projection = Projection(journal, snapshots)
+        self._mutex = threading.Lock()  # guards the projection
+        self._keeper: threading.Thread | None = None
+        self._on_no_snapshot = on_no_snapshot
         self._closing = False
         self._waits_ended = False
         self._registered = False
@@ -100,7 +110,7 @@ class Bus:
             JournalError: corrupt, unsupported, busy (the journal is still being folded).
         """
         with self._caught_up(_deadline()):
-            return question(self._state)
+            return question(self._projection.state)
 
     def bodies(self, wanted: Iterable[Located]) -> Iterator[Body]:
         """The bodies of these messages, read from the journal one by one.
@@ -171,7 +181,7 @@ class Bus:
                 return self._answer(call, decided)
             try:
                 return self._commit(call)
-            except (_BehindError, ReplacedError):
+            except (BehindError, ReplacedError):
                 if time.monotonic() >= call.deadline:
                     raise BusyError("the journal, which others write faster than it can be read,") from None
 
@@ -208,23 +218,24 @@ class Bus:
             self._hold()
         # Whoever has the State may be folding a long journal, or waiting for the very lock that is held here.
         if not self._mutex.acquire(timeout=LOCKED_WAIT_S):
-            raise _BehindError
+            raise BehindError
         try:
-            self._catch_up(call.deadline, CATCH_UP_LINES_MAX)
+            self._projection.catch_up(call.deadline, CATCH_UP_LINES_MAX)
             decided = self._decide(call, time_ms)
             if register:
-                self.owners.sweep({session.owner for session in self._state.sessions.values()})
+                self.owners.sweep({session.owner for session in self._projection.state.sessions.values()})
         finally:
             self._mutex.release()
         return decided
 
     def _decide(self, call: _Call[R, T], time_ms: int) -> _Decided[R, T]:
+        state = self._projection.state
         gone: frozenset[str] = frozenset()
         if isinstance(call.command, Register):
-            gone = self.owners.gone(session.owner for session in self._state.sessions.values())
+            gone = self.owners.gone(session.owner for session in state.sessions.values())
         facts = Facts(time_ms, self.owners.token, os.urandom(6).hex(), self.policy, gone)
-        decision = decide(self._state, call.command, facts)
-        return _Decided(decision.events, decision.result, call.question(self._state, decision.result))
+        decision = decide(state, call.command, facts)
+        return _Decided(decision.events, decision.result, call.question(state, decision.result))
 
     def _hold(self) -> None:
         """Be a live owner before the first register is written: from then on others look for this process's lock."""
@@ -263,6 +274,9 @@ class Bus:
         try:
             if self._registered:
                 self._execute(_Call(EndSessions(), _nothing, Control(self), deadline))
+            keeper = self._keeper
+            if keeper is not None:
+                keeper.join(max(0.0, deadline - time.monotonic()))
         finally:
             self.owners.release()
             self._journal.close()
@@ -274,40 +288,28 @@ class Bus:
             raise BusyError("the journal, which is still being read,")
         try:
             try:
-                self._catch_up(deadline)
+                self._projection.catch_up(deadline)
             except ReplacedError:
-                self._state = State()
-                self._catch_up(deadline)
+                self._projection.restart()
+                self._projection.catch_up(deadline)
+            if self._projection.snapshot_due and self._keeper is None:
+                self._keeper = threading.Thread(target=self._keep, name="agentbus-snapshot", daemon=True)
+                self._keeper.start()
             yield
         finally:
             self._mutex.release()
 
-    def _catch_up(self, deadline: float, lines_max: float = float("inf")) -> None:
-        """Fold what stands in the journal beyond the State. Whatever it raises, what was folded is kept.
-
-        Raises:
-            _BehindError: that is more than ``lines_max`` lines.
-            BusyError: it takes too long; the next call goes on from here.
-        """
-        for lines, commit in enumerate(self._journal.read(self._state.last_seq)):
-            if lines >= lines_max:
-                raise _BehindError
-            if time.monotonic() >= deadline:
-                raise BusyError("the journal, which is still being read,")
-            self._fold(commit)
-
-    def _fold(self, commit: Commit) -> None:
+    def _keep(self) -> None:
+        """In a thread of its own: keep a snapshot. Only while the State is copied do calls wait for it."""
         try:
-            events = wire.decode(commit.events)
-        except wire.MalformedError as error:
-            raise self._journal.corrupt_at(commit, error.cause) from error
-        try:
-            fold(self._state, commit, events)
-        except BaseException as error:
-            self._state = State()  # half of a line must not be taken for the whole
-            if isinstance(error, FoldError):
-                raise self._journal.corrupt_at(commit, error.cause) from error
-            raise
+            with self._mutex:
+                taken = self._projection.take()
+            if taken is not None:
+                self._projection.keep(taken)
+        except UnwritableError as error:
+            self._on_no_snapshot(error)
+        finally:
+            self._keeper = None
 
 
 def _deadline() -> float:

@@ -8,7 +8,7 @@ from agentbus import __version__
 from agentbus.bus import FIRST_EVENTS, Bus
 from agentbus.commands import Policy
 from agentbus.owners import Owners
-from journal import Journal
+from journal import Journal, Snapshots, UnwritableError
 
 if TYPE_CHECKING:
     from agentbus.config import Settings
@@ -65,6 +65,11 @@ def open_journal(settings: Settings, *, read_only: bool = False, log: Log | None
     )
 
 
+def open_snapshots(settings: Settings) -> Snapshots:
+    """The snapshots of that journal's State. Touches no file yet."""
+    return Snapshots(settings.data_directory / "snapshots")
+
+
 def open_host(settings: Settings, directory: str, client: str | None = None, log: Log | None = None) -> Host:
     """A process that may register and post. Touches no file yet."""
     policy = Policy(
@@ -73,5 +78,11 @@ def open_host(settings: Settings, directory: str, client: str | None = None, log
         event_bytes_max=settings.max_message_kib << 10,
         result_bytes_max=settings.result_kib << 10,
     )
-    bus = Bus(open_journal(settings, log=log), Owners(settings.data_directory / "owners"), policy)
-    return Host(bus, settings, directory, client)
+
+    def tell(error: UnwritableError) -> None:
+        if log is not None:
+            log.warning("no snapshot was kept: the next start takes longer", cause=error.cause)
+
+    journal = open_journal(settings, log=log)
+    owners = Owners(settings.data_directory / "owners")
+    return Host(Bus(journal, owners, policy, open_snapshots(settings), tell), settings, directory, client)

@@ -19,6 +19,7 @@ from journal.errors import (
 from journal.files import Files
 from journal.journal import SEGMENT_BYTES_MAX, Journal
 from journal.record import LINE_BYTES_MAX, Commit, Place
+from journal.snapshot import Bookmark, Snapshot, Snapshots
 from journal.verify import Fault, LostRange, Tail, Verdict, audit, verify, walk
 from journal.writer import Appended
 
@@ -26,6 +27,7 @@ __all__ = [
     "LINE_BYTES_MAX",
     "SEGMENT_BYTES_MAX",
     "Appended",
+    "Bookmark",
     "BusyError",
     "Commit",
     "CorruptError",
@@ -36,6 +38,8 @@ __all__ = [
     "LostRange",
     "Place",
     "ReplacedError",
+    "Snapshot",
+    "Snapshots",
     "Tail",
     "TooLargeError",
     "UnreadableError",

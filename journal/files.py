@@ -81,6 +81,10 @@ class Files:
         """Put ``old`` in the place of ``new``, in one step."""
         os.replace(old, new)
 
+    def unlink(self, path: str) -> None:
+        """Take a name out of its directory."""
+        os.unlink(path)
+
     def mkdir(self, path: str) -> None:
         """Make one private directory; the mode is set again after it, whatever the umask."""
         os.mkdir(path, DIRECTORY_MODE)

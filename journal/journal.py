@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from journal.record import Commit, Place
+    from journal.snapshot import Bookmark
 
 SEGMENT_BYTES_MAX: Final = 16 << 20
 # What was appended within the deadline is worth waiting for: giving up on its flush would only make it "unsynced".
@@ -112,6 +113,21 @@ class Journal:
             ReplacedError: another line is there.
         """
         return self._reader.line_at(place, seq)
+
+    def bookmark(self, seq: int) -> Bookmark | None:
+        """The place after the line with this seq, to be kept with what was folded up to there.
+
+        None if the line is not among those that this object read or wrote last.
+        """
+        return self._reader.bookmark(seq)
+
+    def resume(self, bookmark: Bookmark) -> bool:
+        """Take a bookmark's place as read: `read` may go on after its seq without the lines before it.
+
+        Returns:
+            Whether the journal still holds the line before that place, and the segments before that line.
+        """
+        return self._reader.resume(bookmark)
 
     def corrupt_at(self, commit: Commit, cause: str) -> CorruptError:
         """The error for a line that verifies and still makes no sense to whoever folds it. Only made, not raised."""

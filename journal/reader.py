@@ -8,85 +8,27 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 import time
 from typing import TYPE_CHECKING, Final
-
-import msgspec
 
 from journal import record, segment
 from journal.errors import CorruptError, ReplacedError, UnreadableError
 from journal.files import render_cause
+from journal.marks import Mark, Memory
 from journal.record import LINE_BYTES_MAX, BadLineError, Commit, Place
-from journal.segment import Position, Scan
+from journal.snapshot import Bookmark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from journal.files import Files
     from journal.lock import WriterLock
+    from journal.segment import Position, Scan
 
 _CHUNK_BYTES: Final = 1 << 20
-_MARKS_MAX: Final = 64  # one for each recent read and commit; enough for the threads of a process
 _TICK_NS: Final = 50_000_000  # kernels stamp files by a clock that ticks at least every 10 ms
 _COARSE_TICK_NS: Final = 3_000_000_000  # a time without a fraction may come from a filesystem that counts 2 seconds
 _SHARED_WAIT_S: Final = 5.0  # a writer holds the lock for milliseconds; one that is stopped is "busy"
-
-
-class Mark(msgspec.Struct, frozen=True, gc=False):
-    """A place between two verified lines, and the file it lies in; inode 0 before that file was opened."""
-
-    position: Position
-    device: int = 0
-    inode: int = 0
-
-
-_BEGINNING: Final = Mark(segment.start(1))
-
-
-class Memory:
-    """What has been verified since the files were last found to be others."""
-
-    def __init__(self, epoch: int = 0) -> None:
-        self.epoch = epoch  # counts how often the files were found to be others
-        self._marks: dict[int, Mark] = {}
-        self._mutex = threading.Lock()
-        self.tail = _BEGINNING  # the furthest mark
-
-    def add(self, mark: Mark) -> None:
-        """Keep one mark for each seq; the oldest go."""
-        position = mark.position
-        if position.seq and not position.hash:
-            return  # the beginning of a segment opened without the one before it: it knows less than that one's end
-        with self._mutex:
-            self._marks.pop(position.seq, None)
-            self._marks[position.seq] = mark
-            if len(self._marks) > _MARKS_MAX:
-                del self._marks[next(iter(self._marks))]
-            tail = self.tail.position
-            if (position.segment, position.offset) >= (tail.segment, tail.offset):
-                self.tail = mark
-
-    def nearest(self, seq: int) -> Mark | None:
-        """The last mark at or before a seq."""
-        with self._mutex:
-            exact = self._marks.get(seq)
-            if exact is not None:
-                return exact
-            return max(
-                (mark for known, mark in self._marks.items() if known < seq),
-                key=lambda mark: mark.position.seq,
-                default=None,
-            )
-
-    def move(self, first_seq: int, device: int, inode: int) -> None:
-        """The segment was put on a new file with the same bytes."""
-        with self._mutex:
-            for seq, mark in self._marks.items():
-                if mark.position.segment == first_seq:
-                    self._marks[seq] = Mark(mark.position, device, inode)
-            if self.tail.position.segment == first_seq:
-                self.tail = Mark(self.tail.position, device, inode)
 
 
 class Reader:
@@ -193,6 +135,39 @@ class Reader:
             pass
         raise self.replaced(path, f"seq {seq} is not at byte {place.offset}")
 
+    def bookmark(self, seq: int) -> Bookmark | None:
+        """The place after a line that was verified lately; see `Journal.bookmark`."""
+        mark = self.memory.nearest(seq)
+        if mark is None or mark.position.seq != seq or not mark.position.offset:
+            return None
+        try:
+            return Bookmark(mark.position, self._finished(mark.position))
+        except OSError:
+            return None
+
+    def resume(self, bookmark: Bookmark) -> bool:
+        """Take a place as verified; see `Journal.resume`."""
+        position = bookmark.position
+        try:
+            if self._finished(position) != bookmark.finished:
+                return False
+            fd = self._files.open(self.path(position.segment), os.O_RDONLY)
+        except OSError:
+            return False
+        try:
+            if not self._holds(fd, position):
+                return False
+            facts = self._fstat(fd)
+        finally:
+            self._files.close(fd)
+        self.memory.add(Mark(position, facts.st_dev, facts.st_ino))
+        return True
+
+    def _finished(self, position: Position) -> list[tuple[int, int]]:
+        """The segments before a place, each with its size in bytes: they do not change any more."""
+        earlier = [first for first in self.segments() if first < position.segment]
+        return [(first, self._files.stat(self.path(first)).st_size) for first in earlier]
+
     def journal_id(self) -> str | None:
         """The journal's uuid from the last segment that begins with `segment_opened`; None if none does."""
         for first in reversed(self.segments()):
@@ -233,11 +208,14 @@ class Reader:
         Raises:
             ReplacedError: it does not.
         """
-        if not position.offset:
-            return
-        length = record.TAIL_BYTES + 1
-        if self._pread(fd, length, position.offset - length) != b',"hash":"%b"}\n' % position.hash.encode():
+        if not self._holds(fd, position):
             raise self.replaced(self.path(position.segment), f"seq {position.seq} no longer ends where it did")
+
+    def _holds(self, fd: int, position: Position) -> bool:
+        length = record.TAIL_BYTES + 1
+        return not position.offset or (
+            self._pread(fd, length, position.offset - length) == b',"hash":"%b"}\n' % position.hash.encode()
+        )
 
     def settle(self, mark: Mark | None) -> None:
         """The writer, under its locks, has seen that nothing follows ``mark``; None when it gives the locks back."""

@@ -20,7 +20,7 @@ from journal import clock, record, segment
 from journal.errors import TooLargeError, UnsyncedError, UnwritableError
 from journal.files import render_cause
 from journal.flush import Flusher, FlushFailedError, Point
-from journal.reader import Mark
+from journal.marks import Mark
 from journal.record import LINE_BYTES_MAX, Place
 from journal.segment import Position
 

@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from agentbus import __version__, config, names, wire
+from agentbus import __version__, config, names
 from agentbus.bus import FIRST_EVENTS
 from agentbus.cli import working_directory
 from agentbus.commands import Register
 from agentbus.errors import BusError
 from agentbus.events import DEFAULT_CHANNELS
-from agentbus.fold import FoldError, fold
-from agentbus.host import open_host, open_journal
+from agentbus.fold import fold
+from agentbus.host import open_host, open_journal, open_snapshots
 from agentbus.limits import COMMAND_DEADLINE_S
 from agentbus.log import open_log
 from agentbus.owners import Owners
+from agentbus.projection import Projection
 from agentbus.state import State
 from agentbus.visible import render_visible
 from journal import Commit, JournalError, Place, format_time
@@ -71,13 +72,9 @@ def read_state(settings: Settings) -> tuple[State, Journal]:
         JournalError: corrupt, unsupported, busy, not readable.
     """
     journal = open_journal(settings, read_only=True)
-    state = State()
-    for commit in journal.read(0):
-        try:
-            fold(state, commit, wire.decode(commit.events))
-        except (wire.MalformedError, FoldError) as error:
-            raise journal.corrupt_at(commit, error.cause) from error
-    return state, journal
+    projection = Projection(journal, open_snapshots(settings))
+    projection.catch_up()
+    return projection.state, journal
 
 
 def say_no_journal(place: object, *, err: bool = False) -> None:

@@ -11,6 +11,7 @@ from agentbus import queries, results
 from agentbus.cli import bus
 from agentbus.cli.channel import render_row
 from agentbus.cli.output import print_json, print_rows
+from agentbus.host import open_snapshots
 from journal import format_time
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def _look(settings: Settings) -> dict[str, Any]:
         "sessions": list(map(results.session, queries.live_sessions(state, bus.gone_owners(settings, state)))),
         "channels": queries.channel_rows(state),
         "subscriptions": _subscriptions(state),
+        "snapshot": open_snapshots(settings).newest_seq() or None,
         "torn_bytes": journal.torn_bytes(),
         "set_aside": journal.set_aside(),
         "segments": len(sizes),
@@ -75,6 +77,7 @@ def _print(found: dict[str, Any], now_ms: int) -> None:
         ("data directory", found["data_directory"]),
         ("journal", f"last seq {found['last_seq']}, {size}"),
         ("anchor", found["anchor"]),
+        ("snapshot", "none" if found["snapshot"] is None else f"at seq {found['snapshot']}"),
     ]
     if found["torn_bytes"] or found["set_aside"]:
         earlier = f"{len(found['set_aside'])} pieces were set aside earlier"

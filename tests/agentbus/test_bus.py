@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from agentbus import bus as bus_module
+from agentbus import projection as projection_module
 from agentbus import fold as fold_module
 from agentbus.bus import FIRST_EVENTS, Bus
 from agentbus.commands import Post, PostResult, Reset
@@ -425,7 +426,7 @@ def test_a_fault_in_the_middle_of_a_fold_never_leaves_half_a_line_in_the_state(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(bus_module, "fold", interrupted)
+        patch.setattr(projection_module, "fold", interrupted)
         with pytest.raises(KeyboardInterrupt):
             host.bus.warm()
     assert live(host) == replayed(data)

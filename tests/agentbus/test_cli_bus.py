@@ -265,7 +265,8 @@ def test_status_shows_it_to_people_in_columns(busy: Path) -> None:
     assert lines[1].startswith("journal         last seq 5, ")
     assert lines[1].endswith(" bytes in 1 segments")
     assert lines[2].startswith("anchor          5:")
-    assert lines[5].startswith("  bob  in shop  since ")
+    assert lines[3] == "snapshot        none"
+    assert lines[6].startswith("  bob  in shop  since ")
     assert lines[-4].startswith("  bob  general  1 unread  oldest: ")
     assert lines[-3] == "  bob  memory   0 unread"
 

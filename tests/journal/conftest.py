@@ -28,6 +28,7 @@ VERBS = (
     "fdatasync",
     "fsync",
     "rename",
+    "unlink",
     "mkdir",
     "stat",
     "fstat",

@@ -1,0 +1,69 @@
+"""What of a journal a process has verified: places between lines, so that reading on costs one look. Opens no file."""
+
+from __future__ import annotations
+
+import threading
+from typing import Final
+
+import msgspec
+
+from journal import segment
+from journal.segment import Position
+
+_MARKS_MAX: Final = 64  # one for each recent read and commit; enough for the threads of a process
+
+
+class Mark(msgspec.Struct, frozen=True, gc=False):
+    """A place between two verified lines, and the file it lies in; inode 0 before that file was opened."""
+
+    position: Position
+    device: int = 0
+    inode: int = 0
+
+
+BEGINNING: Final = Mark(segment.start(1))
+
+
+class Memory:
+    """What has been verified since the files were last found to be others."""
+
+    def __init__(self, epoch: int = 0) -> None:
+        self.epoch = epoch  # counts how often the files were found to be others
+        self._marks: dict[int, Mark] = {}
+        self._mutex = threading.Lock()
+        self.tail = BEGINNING  # the furthest mark
+
+    def add(self, mark: Mark) -> None:
+        """Keep one mark for each seq; the oldest go."""
+        position = mark.position
+        if position.seq and not position.hash:
+            return  # the beginning of a segment opened without the one before it: it knows less than that one's end
+        with self._mutex:
+            self._marks.pop(position.seq, None)
+            self._marks[position.seq] = mark
+            if len(self._marks) > _MARKS_MAX:
+                del self._marks[next(iter(self._marks))]
+            tail = self.tail.position
+            if (position.segment, position.offset) >= (tail.segment, tail.offset):
+                self.tail = mark
+
+    def nearest(self, seq: int) -> Mark | None:
+        """The last mark at or before a seq."""
+        with self._mutex:
+            exact = self._marks.get(seq)
+            if exact is not None:
+                return exact
+            return max(
+                (mark for known, mark in self._marks.items() if known < seq),
+                key=lambda mark: mark.position.seq,
+                default=None,
+            )
+
+    def move(self, first_seq: int, device: int, inode: int) -> None:
+        """The segment was put on a new file with the same bytes."""
+        with self._mutex:
+            for seq, mark in self._marks.items():
+                if mark.position.segment == first_seq:
+                    self._marks[seq] = Mark(mark.position, device, inode)
+            if self.tail.position.segment == first_seq:
+                self.tail = Mark(self.tail.position, device, inode)
