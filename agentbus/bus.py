@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from msgspec import Struct
 
 from agentbus import wire
-from agentbus.commands import Command, EndSessions, Facts, Policy, R, Receive, Register
+from agentbus.commands import Command, Decision, EndSessions, Facts, Policy, R, Receive, Register
 from agentbus.control import Cancelled, Control
 from agentbus.decide import decide
 from agentbus.events import DEFAULT_CHANNELS, Active, AnyEvent, Delivered, MemoryEdited, Posted
@@ -175,9 +175,10 @@ class Bus:
         while True:
             self._check_call(call)
             with self._caught_up(call.deadline):
-                # Decided again under the lock if it would write.
-                decided = self._decide(call, time.time_ns() // 1_000_000)
-            if not decided.events:
+                # Only to see whether it needs a line: then it is decided again under the lock.
+                decision = self._decide(call, time.time_ns() // 1_000_000, token="")
+                decided = None if decision.events else self._decided(call, decision)
+            if decided is not None:
                 return self._answer(call, decided)
             try:
                 return self._commit(call)
@@ -221,21 +222,22 @@ class Bus:
             raise BehindError
         try:
             self._projection.catch_up(call.deadline, CATCH_UP_LINES_MAX)
-            decided = self._decide(call, time_ms)
+            decided = self._decided(call, self._decide(call, time_ms, os.urandom(6).hex()))
             if register:
                 self.owners.sweep({session.owner for session in self._projection.state.sessions.values()})
         finally:
             self._mutex.release()
         return decided
 
-    def _decide(self, call: _Call[R, T], time_ms: int) -> _Decided[R, T]:
+    def _decide(self, call: _Call[R, T], time_ms: int, token: str) -> Decision[R]:
         state = self._projection.state
         gone: frozenset[str] = frozenset()
         if isinstance(call.command, Register):
             gone = self.owners.gone(session.owner for session in state.sessions.values())
-        facts = Facts(time_ms, self.owners.token, os.urandom(6).hex(), self.policy, gone)
-        decision = decide(state, call.command, facts)
-        return _Decided(decision.events, decision.result, call.question(state, decision.result))
+        return decide(state, call.command, Facts(time_ms, self.owners.token, token, self.policy, gone))
+
+    def _decided(self, call: _Call[R, T], decision: Decision[R]) -> _Decided[R, T]:
+        return _Decided(decision.events, decision.result, call.question(self._projection.state, decision.result))
 
     def _hold(self) -> None:
         """Be a live owner before the first register is written: from then on others look for this process's lock."""

@@ -27,7 +27,7 @@ from agentbus.limits import (
     SEARCH_TIME_S,
     WAIT_SLICE_S,
 )
-from agentbus.refusals import unsynced
+from agentbus.refusals import unread, unsynced
 from journal import JournalError, UnsyncedError
 
 if TYPE_CHECKING:
@@ -218,7 +218,12 @@ def receive(given: args.ReceiveArguments, host: Host, control: Control) -> Resul
             raise  # else "nothing was written" would be untrue; the next call meets what is wrong again
     acked = structs.replace(done.result, acked=first.result.acked, ack_ignored=first.result.ack_ignored)
     now = _now_ms()
-    messages = [results.message(body, now, command.as_) for body in host.bus.bodies(done.seen[1])]
+    try:
+        messages = [results.message(body, now, command.as_) for body in host.bus.bodies(done.seen[1])]
+    except JournalError as error:
+        if first.seq is None and done.seq is None:
+            raise
+        raise unread(error) from error
     return results.receive(acked, messages)
 
 

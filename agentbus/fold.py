@@ -8,9 +8,7 @@ then it is counted in ``State.orphans``.
 
 from __future__ import annotations
 
-import re
 from collections import OrderedDict
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, Struct
@@ -27,9 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from agentbus.events import AnyEvent
-
-
-_SECONDS = re.compile(r"[0-5]\d\.\d{3}Z", re.ASCII)
 
 
 class FoldError(Exception):
@@ -53,7 +48,7 @@ def fold(state: State, commit: Commit, events: Sequence[AnyEvent]) -> None:
             not be used any more.
     """
     try:
-        now = _Moment(commit.seq, _time_ms(commit.time), commit.time, commit.place)
+        now = _Moment(commit.seq, parse_time(commit.time), commit.time, commit.place)
     except ValueError as error:
         raise FoldError(f'the time "{commit.time}" is none') from error
     state.last_seq = commit.seq
@@ -68,18 +63,6 @@ class _Moment(Struct, frozen=True, gc=False):
     time_ms: int
     time: str
     place: Place
-
-
-def _time_ms(time: str) -> int:
-    """parse_time by way of the minute: a journal's lines lie close together, and parsing shows in a fold."""
-    if not _SECONDS.fullmatch(time, 17):
-        raise ValueError(time)
-    return _minute_ms(time[:17]) + int(time[17:19]) * 1000 + int(time[20:23])
-
-
-@lru_cache(maxsize=8)
-def _minute_ms(minute: str) -> int:
-    return parse_time(minute + "00.000Z")
 
 
 def _absent(state: State, now: _Moment, cause: str) -> None:
@@ -195,8 +178,9 @@ def _retain(state: State, channel: Channel, author: str, now: _Moment) -> None:
 def _keep_receipt(state: State, event: ev.Keyed, now: _Moment, memory_id: int | None, revision: int | None) -> None:
     if event.key is UNSET:
         return
-    # Oldest first. One that a clock stepping back left out of order only waits for its elders.
-    while state.receipts and now.time_ms - next(iter(state.receipts.values())).time_ms > RECEIPT_AGE_MS_MAX:
+    # Oldest first. One that a clock stepping back left out of order only waits for its elders; one from the far future
+    # would keep all that follow.
+    while state.receipts and abs(now.time_ms - next(iter(state.receipts.values())).time_ms) > RECEIPT_AGE_MS_MAX:
         state.receipts.popitem(last=False)
     key = (event.as_, event.key)
     state.receipts.pop(key, None)

@@ -109,7 +109,7 @@ def parse_line(line: bytes) -> Message | list[Message]:
     """One line as a message, or as those of a batch. Never raises: what cannot be read is Malformed."""
     try:
         # Bytes that are not UTF-8 become lone surrogates: the request around them still has an id to answer.
-        value = json.loads(line.decode("utf-8", "surrogateescape"), parse_constant=_refuse_constant)
+        value = _decode(line.decode("utf-8", "surrogateescape"))
     except RecursionError:
         return Malformed(None, PARSE_ERROR, "this line is nested too deeply")
     except ValueError as error:
@@ -124,6 +124,9 @@ def parse_line(line: bytes) -> Message | list[Message]:
 
 def _refuse_constant(name: str) -> object:
     raise ValueError(f"it has no {name}")
+
+
+_decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
 
 
 def _parse_message(value: object, *, suspect: bool) -> Message:

@@ -6,8 +6,11 @@ no tool fails for it, and none waits longer for it than some seconds.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
+import stat
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     Attribute = str | int | float | bool | None
 
 _FILE = "agentbus.log"
+_LOCK_FILE = ".__agentbus.lock"  # as concurrent-log-handler calls it
 _FILE_BYTES_MAX = 16 << 20
 _OLD_FILES = 3
 _LOCK_TRIES_MAX = 1000  # a millisecond apart
@@ -81,9 +85,23 @@ class Log:
     def _open(self) -> Handler:
         with self._opening:
             if self._handler is None:
-                self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+                _require_own(self._directory)
                 self._handler = _make_handler(str(self._directory / _FILE))
             return self._handler
+
+
+def _require_own(directory: Path) -> None:
+    """Raise OSError where there is no data directory yet, or none the journal would live in, or a log that would hang.
+
+    Only the journal makes its directory: it does so durably.
+    """
+    facts = os.lstat(directory)
+    if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_mode & stat.S_ISVTX:
+        raise NotADirectoryError(errno.ENOTDIR, "it is no directory of our own", str(directory))
+    for name in (_FILE, _LOCK_FILE):
+        with contextlib.suppress(FileNotFoundError):
+            if not stat.S_ISREG(os.lstat(directory / name).st_mode):
+                raise OSError(errno.EINVAL, "it is no regular file", str(directory / name))
 
 
 def _render(level: str, msg: str, attributes: dict[str, Attribute]) -> str:

@@ -6,6 +6,7 @@ One rule for every door: MCP, command line, repository file. At fold names are t
 from __future__ import annotations
 
 import unicodedata
+from functools import lru_cache
 
 from agentbus.errors import VALIDATION, BusError, render_value
 from agentbus.limits import DISPLAY_NAME_BYTES_MAX, NAME_BYTES_MAX
@@ -57,6 +58,11 @@ def parse_display_name(text: object, what: str = "as") -> AgentName:
 def _parse_name(text: object, what: str, *, slash: bool = False, bytes_max: int = NAME_BYTES_MAX) -> str:
     if not isinstance(text, str):
         raise _refuse(what, text, "it must be text")
+    return _checked_name(text, what, slash, bytes_max)
+
+
+@lru_cache(maxsize=1024)  # each call names an identity and a channel, nearly always the same ones
+def _checked_name(text: str, what: str, slash: bool, bytes_max: int) -> str:  # noqa: FBT001  # only called above
     name = unicodedata.normalize("NFC", text)
     if not name.strip():
         raise _refuse(what, text, "it must not be empty")

@@ -7,13 +7,14 @@ process lives; the kernel lets go when it dies, however it dies. Who asks opens 
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
 import re
 import threading
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from journal import Files
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _OWNER = re.compile(r"[0-9a-f]{24}")
 _SUFFIX = ".lock"
+_SYSTEM_FILES: Final = Files()
 
 
 class Owners:
@@ -30,10 +32,11 @@ class Owners:
         token: this process's owner token; 24 hex characters.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, files: Files = _SYSTEM_FILES) -> None:
         """``directory`` is ``<data>/owners``; the first ``hold`` makes it, in a data directory that is there."""
         self.token = os.urandom(12).hex()
-        self._directory = directory
+        self._directory = os.fspath(directory)
+        self._files = files
         self._fd = -1
         self._mutex = threading.Lock()
         # A forked child shares the lock with us and must not keep it when we die. Weakly: a hook is never taken back.
@@ -64,12 +67,12 @@ class Owners:
             os.mkdir(self._directory)
         os.chmod(self._directory, 0o700)
         # Locked under another name first: nobody may ever find it at its path without its lock.
-        temporary = self._directory / f"{self.token}.new"
+        temporary = f"{self._directory}/{self.token}.new"
         fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             os.fchmod(fd, 0o600)
             os.write(fd, json.dumps(_facts_of_process()).encode())
-            _lock(fd, shared=False)
+            self._files.try_lock(fd)  # nobody else knows the file
             os.rename(temporary, self._path(self.token))
         except BaseException:
             os.close(fd)
@@ -91,13 +94,13 @@ class Owners:
         if not _OWNER.fullmatch(owner):
             return False
         try:
-            fd = os.open(self._path(owner), os.O_RDONLY | os.O_CLOEXEC)
+            fd = self._files.open(self._path(owner), os.O_RDONLY)
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError:
             return True
         try:
-            return not _lock(fd, shared=True)
+            return not self._files.try_share(fd)
         except OSError:
             return True
         finally:
@@ -113,7 +116,7 @@ class Owners:
         for owner in self._listed():
             if self.lives(owner):
                 with contextlib.suppress(OSError, ValueError):  # gone or half-written since: then it does not live yet
-                    found.append({"owner": owner, **json.loads(self._path(owner).read_bytes())})
+                    found.append({"owner": owner, **json.loads(_read(self._path(owner)))})
         return found
 
     def sweep(self, keep: Collection[str]) -> None:
@@ -121,7 +124,7 @@ class Owners:
         for owner in self._listed():
             if owner not in keep and not self.lives(owner):
                 with contextlib.suppress(OSError):  # the next sweep tries again
-                    self._path(owner).unlink()
+                    os.unlink(self._path(owner))
 
     def _listed(self) -> list[str]:
         try:
@@ -137,29 +140,18 @@ class Owners:
 
     def _let_go(self) -> None:
         if self._fd >= 0:
-            import portalocker  # noqa: PLC0415  # as in _lock
-
             # Closing is not enough: a child forked this instant still has a copy, and the lock with it.
-            portalocker.unlock(self._fd)
+            self._files.unlock(self._fd)
             os.close(self._fd)
             self._fd = -1
 
-    def _path(self, owner: str) -> Path:
-        return self._directory / (owner + _SUFFIX)
+    def _path(self, owner: str) -> str:
+        return f"{self._directory}/{owner}{_SUFFIX}"
 
 
-def _lock(fd: int, *, shared: bool) -> bool:
-    """Try to lock without waiting; false if another process holds it. Raises OSError where there are no locks."""
-    import portalocker  # noqa: PLC0415  # half of the start-up budget by itself; needed at the first register only
-
-    kind = portalocker.LockFlags.SHARED if shared else portalocker.LockFlags.EXCLUSIVE
-    try:
-        portalocker.lock(fd, kind | portalocker.LockFlags.NON_BLOCKING)
-    except portalocker.AlreadyLocked:
-        return False
-    except portalocker.LockException as error:
-        raise OSError(errno.ENOLCK, str(error)) from error
-    return True
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def _facts_of_process() -> dict[str, object]:

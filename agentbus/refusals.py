@@ -27,6 +27,12 @@ def unsynced(error: journal.UnsyncedError, *, retryable: bool) -> BusError:
     return BusError(errors.UNSYNCED, render_visible(f"{error}: {next_step}"), retryable=retryable)
 
 
+def unread(error: journal.JournalError) -> BusError:
+    """The refusal for a receive that has written its ack or its batch, and then cannot read what is in that."""
+    text = f"what was handed out cannot be read: {error}: call receive again, the same messages come again"
+    return BusError(errors.UNSYNCED, render_visible(text), retryable=True)
+
+
 _LOOK_FIRST = "look whether it took effect before you call again, and pass an idempotency_key"
 
 _MEANINGS: dict[type[journal.JournalError], tuple[str, str, bool]] = {
@@ -36,12 +42,13 @@ _MEANINGS: dict[type[journal.JournalError], tuple[str, str, bool]] = {
     journal.UnsyncedError: (errors.UNSYNCED, _LOOK_FIRST, False),
     journal.CorruptError: (
         errors.CORRUPT,
-        "see `agentbus replay --verify`, then `--state`; nothing is written until it is repaired",
+        "end all sessions and run `agentbus repair`: it shows what it will do, and asks; until then nothing is written",
         False,
     ),
     journal.UnsupportedError: (errors.UNSUPPORTED, "restart this session with the newer agentbus", False),
     journal.UnusableError: (errors.VALIDATION, "choose another data_directory in the settings", False),
     journal.UnreadableError: (errors.CAPACITY_EXHAUSTED, "see to the machine, then call again", False),
     journal.ReplacedError: (errors.BUSY, "call again", True),
+    journal.ChangedError: (errors.BUSY, "run it again", True),
 }
 """Error class -> (code, next step, retryable)."""

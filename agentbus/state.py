@@ -127,6 +127,8 @@ class State:
 
 def addressed_by(state: State, author: str, content: str, reply_to: int | None) -> tuple[str, ...]:
     """Whom a text addresses at this State, its author left out: those it mentions, then the one it replies to."""
+    if reply_to is None and "@" not in content:
+        return ()
     names = list(state.identities.mentioned(content))
     if reply_to is not None and (replied := state.author_of(reply_to)) is not None:
         names.append(replied)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
-from _queue import Empty, SimpleQueue  # queue.py, around these two, imports more than start-up can afford
+from _queue import SimpleQueue  # queue.py, around it, imports more than start-up can afford
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    Job = Callable[[], None]
 
 
 class Workers:
@@ -19,23 +21,34 @@ class Workers:
     def __init__(self, name: str, threads_max: int) -> None:
         self._name = name
         self._threads_left = threads_max
-        self._jobs: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        # A permit for each thread that waits and has no job promised to it.
-        self._idle = threading.Semaphore(0)
+        self._turn = threading.Lock()
+        self._waiting: list[Job] = []
+        self._idle: list[
+            SimpleQueue[Job]
+        ] = []  # of each thread that waits the box it waits at; the last one is warmest
 
-    def submit(self, job: Callable[[], None]) -> None:
+    def submit(self, job: Job) -> None:
         """Have ``job`` run in a thread, soon."""
-        self._jobs.put(job)
-        if not self._idle.acquire(blocking=False) and self._threads_left:
-            self._threads_left -= 1
-            threading.Thread(target=self._work, name=self._name, daemon=True).start()
+        with self._turn:
+            box = self._idle.pop() if self._idle else None
+            starts = box is None and self._threads_left > 0
+            if starts:
+                self._threads_left -= 1
+            elif box is None:
+                self._waiting.append(job)
+        if box is not None:
+            box.put(job)
+        elif starts:
+            threading.Thread(target=self._work, args=(job,), name=self._name, daemon=True).start()
 
-    def _work(self) -> None:
+    def _work(self, job: Job) -> None:
+        box: SimpleQueue[Job] = SimpleQueue()
         while True:
-            try:
-                job = self._jobs.get_nowait()
-            except Empty:
-                self._idle.release()
-                job = self._jobs.get()
             job()
+            with self._turn:
+                if self._waiting:
+                    job = self._waiting.pop(0)
+                    continue
+                self._idle.append(box)
             del job  # or a finished call would stay in memory until the next
+            job = box.get()

@@ -17,10 +17,12 @@ from journal.errors import (
     UnwritableError,
 )
 from journal.files import Files
+from journal.findings import Damage, Fault, LostRange, Tail, Verdict
 from journal.journal import SEGMENT_BYTES_MAX, Journal
 from journal.record import LINE_BYTES_MAX, Commit, Place
+from journal.repair import ChangedError, Mended, Plan, Repair
 from journal.snapshot import Bookmark, Snapshot, Snapshots
-from journal.verify import Fault, LostRange, Tail, Verdict, audit, verify, walk
+from journal.verify import audit, verify, walk
 from journal.writer import Appended
 
 __all__ = [
@@ -29,14 +31,19 @@ __all__ = [
     "Appended",
     "Bookmark",
     "BusyError",
+    "ChangedError",
     "Commit",
     "CorruptError",
+    "Damage",
     "Fault",
     "Files",
     "Journal",
     "JournalError",
     "LostRange",
+    "Mended",
     "Place",
+    "Plan",
+    "Repair",
     "ReplacedError",
     "Snapshot",
     "Snapshots",

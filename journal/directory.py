@@ -25,6 +25,8 @@ _NETWORK: Final = frozenset(
 def prepare(directory: str, files: Files, *, allow_network: bool) -> None:
     """Make the journal's directory and its parents where they are missing, and check the two that are ours.
 
+    Their names are flushed whoever made them: that one may have been killed before it, or may never have meant to.
+
     Raises:
         UnusableError: one is another user's, a symlink, no directory, or on a filesystem without sound locks.
         UnwritableError: it cannot be made.
@@ -32,8 +34,10 @@ def prepare(directory: str, files: Files, *, allow_network: bool) -> None:
     directory = os.path.abspath(directory)
     for path in (os.path.dirname(directory), directory):
         try:
-            _make(path, files)
+            made = _make(path, files)
             _check(path)
+            if not made:
+                _flush_name(path, files)
         except OSError as error:
             raise UnwritableError(f"{path}: {render_cause(error)}") from error
     if not allow_network:
@@ -59,7 +63,8 @@ def mount_type(mountinfo: str, path: str) -> str:
     return kind
 
 
-def _make(path: str, files: Files) -> None:
+def _make(path: str, files: Files) -> bool:
+    """Make a directory and those above it, durably; false if it was there."""
     missing = []
     while not os.path.lexists(path):
         missing.append(path)
@@ -68,6 +73,12 @@ def _make(path: str, files: Files) -> None:
         with contextlib.suppress(FileExistsError):  # another process is as quick; its fsync may not be
             files.mkdir(each)
         files.fsync_directory(os.path.dirname(each))
+    return bool(missing)
+
+
+def _flush_name(path: str, files: Files) -> None:
+    with contextlib.suppress(PermissionError):  # a parent that we may not read is not ours: somebody made it for us
+        files.fsync_directory(os.path.dirname(path))
 
 
 def _check(path: str) -> None:

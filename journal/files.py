@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 from typing import TYPE_CHECKING
 
 from journal.errors import UnsyncedError, UnwritableError
@@ -22,8 +23,16 @@ FILE_MODE = 0o600
 DIRECTORY_MODE = 0o700
 
 
+def render_place(error: OSError) -> str:
+    """Why something failed, in words for people, with the path where the system tells it."""
+    cause = render_cause(error)
+    return f"{error.filename}: {cause}" if error.filename else cause
+
+
 def render_cause(error: OSError) -> str:
-    """Why a write failed, in words for people."""
+    """Why something failed, in words for people."""
+    if error.errno == errno.ELOOP:
+        return "it is a symlink"
     return "disk full" if error.errno in _FULL else (error.strerror or str(error))
 
 
@@ -31,14 +40,21 @@ class Files:
     """System calls on files and directories. Errors are OSErrors unless a method says otherwise."""
 
     def open(self, path: str, flags: int) -> int:
-        """A descriptor, closed on exec; a new file is private to its owner whatever the umask."""
-        fd = os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
-        if flags & os.O_CREAT:
-            try:
+        """A descriptor of a regular file or, with O_DIRECTORY, of a directory; closed on exec.
+
+        A new file is private to its owner whatever the umask. A FIFO is refused, not waited for; a link not followed.
+        """
+        if flags & os.O_DIRECTORY:
+            return os.open(path, flags | os.O_CLOEXEC)
+        fd = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, FILE_MODE)
+        try:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise OSError(errno.EINVAL, "it is no regular file", path)  # noqa: TRY301  # closed in one place
+            if flags & os.O_CREAT:
                 self.make_private(fd)
-            except OSError:
-                os.close(fd)
-                raise
+        except OSError:
+            os.close(fd)
+            raise
         return fd
 
     def close(self, fd: int) -> None:

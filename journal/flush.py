@@ -70,10 +70,11 @@ class Flusher:
             self._turn.notify_all()
         return UnsyncedError(failure.cause)
 
-    def made_good(self) -> None:
-        """The segment whose flush failed has been written anew, durably."""
+    def made_good(self, segment: int) -> None:
+        """A segment has been written anew, durably: if its flush had failed, that is over."""
         with self._turn:
-            self.failure = None
+            if self.failure is not None and self.failure.segment == segment:
+                self.failure = None
 
     def _lead(self, point: Point) -> None:
         done, failure = self._done, None

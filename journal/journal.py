@@ -187,7 +187,6 @@ class Journal:
             self._writer.open(deadline)
             when = clock.now()
             appended = self._writer.append(when, build(when), deadline)
-            appended = msgspec.structs.replace(appended, end=self._writer.end_point())
         finally:
             self._release()
         if flush:
@@ -200,7 +199,7 @@ class Journal:
         Raises:
             UnsyncedError: it may or may not be there after a power cut.
         """
-        self._writer.flusher.confirm(appended.end, max(deadline, time.monotonic()) + _FLUSH_WAIT_S)
+        self._writer.active.flusher.confirm(appended.end, max(deadline, time.monotonic()) + _FLUSH_WAIT_S)
 
     def flush(self, deadline: float) -> None:
         """Make everything this object has read or written so far durable; for answers that write nothing.
@@ -211,13 +210,13 @@ class Journal:
             BusyError: a flush failed before, and the lock to make it good was not free by the deadline.
             UnsyncedError: it is not known to be durable.
         """
-        end = self._writer.end_point()
+        end = self._writer.active.end_point()
         if not self.last_seq:
             return
-        if self._writer.flusher.failure is not None:
+        if self._writer.active.flusher.failure is not None or self._reader.look()[1]:
             with self.locked(deadline):
-                self._writer.make_good(deadline)
-        self._writer.flusher.confirm(end, deadline)
+                self._writer.active.make_all_good(deadline)
+        self._writer.active.flusher.confirm(end, deadline)
 
     @contextlib.contextmanager
     def locked(self, deadline: float) -> Iterator[None]:
@@ -265,6 +264,8 @@ class Journal:
             return sorted(self._files.listdir(f"{self._directory}/{SET_ASIDE}"))
         except FileNotFoundError:
             return []
+        except OSError as error:
+            raise UnreadableError(error.filename or self._directory, render_cause(error)) from error
 
     def close(self) -> None:
         """End every wait and close the files; while a commit runs in another thread they are left to the process."""
@@ -274,7 +275,7 @@ class Journal:
     def _after_fork(self) -> None:
         """A child neither holds nor drops its parent's locks, and shares no descriptor with it."""
         self._lock.after_fork()
-        self._writer.after_fork()
+        self._writer.active.after_fork()
         self._watch.after_fork()
         self._reader.forget()
 

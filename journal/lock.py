@@ -15,7 +15,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from journal.errors import BusyError, UnreadableError, UnusableError, UnwritableError
-from journal.files import render_cause
+from journal.files import render_cause, render_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -77,7 +77,8 @@ class WriterLock:
             BusyError: it was not.
             UnusableError: the filesystem has no locks.
         """
-        if not self._threads.acquire(timeout=max(0.0, deadline - time.monotonic())):
+        free = self._threads.acquire(blocking=False)
+        if not free and not self._threads.acquire(timeout=max(0.0, deadline - time.monotonic())):
             raise BusyError("the writer lock (another call of this process)")
         try:
             self._take(deadline)
@@ -224,4 +225,4 @@ class WriterLock:
             self._fd = None
 
     def _unusable(self, error: OSError) -> UnusableError:
-        return UnusableError(self._directory, f"no lock on it: {render_cause(error)}")
+        return UnusableError(self._directory, f"no lock on it: {render_place(error)}")

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import threading
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from journal import segment
 from journal.segment import Position
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from journal.record import Commit
+
 _MARKS_MAX: Final = 64  # one for each recent read and commit; enough for the threads of a process
+_RECENT_MAX: Final = 16  # what others wrote while this process slept, or this one's own last line
 
 
 class Mark(msgspec.Struct, frozen=True, gc=False):
@@ -32,9 +38,10 @@ class Memory:
         self._marks: dict[int, Mark] = {}
         self._mutex = threading.Lock()
         self.tail = BEGINNING  # the furthest mark
+        self.recent: list[Commit] = []  # the last lines before the tail, still in hand
 
-    def add(self, mark: Mark) -> None:
-        """Keep one mark for each seq; the oldest go."""
+    def add(self, mark: Mark, commits: Sequence[Commit] = ()) -> None:
+        """Keep one mark for each seq; the oldest go. ``commits`` are lines right before it that are in hand."""
         position = mark.position
         if position.seq and not position.hash:
             return  # the beginning of a segment opened without the one before it: it knows less than that one's end
@@ -46,6 +53,8 @@ class Memory:
             tail = self.tail.position
             if (position.segment, position.offset) >= (tail.segment, tail.offset):
                 self.tail = mark
+                if commits or position.seq != tail.seq:
+                    self.recent = list(commits[-_RECENT_MAX:])
 
     def nearest(self, seq: int) -> Mark | None:
         """The last mark at or before a seq."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from journal import record, segment
 from journal.errors import CorruptError, ReplacedError, UnreadableError
 from journal.files import render_cause
+from journal.listing import Listing
 from journal.marks import Mark, Memory
 from journal.record import LINE_BYTES_MAX, BadLineError, Commit, Place
 from journal.snapshot import Bookmark
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
     from journal.segment import Position, Scan
 
 _CHUNK_BYTES: Final = 1 << 20
-_TICK_NS: Final = 50_000_000  # kernels stamp files by a clock that ticks at least every 10 ms
-_COARSE_TICK_NS: Final = 3_000_000_000  # a time without a fraction may come from a filesystem that counts 2 seconds
+_FIRST_CHUNK_BYTES: Final = 64 << 10  # of what came since the last look, which mostly is a few lines
 _SHARED_WAIT_S: Final = 5.0  # a writer holds the lock for milliseconds; one that is stopped is "busy"
 
 
@@ -39,7 +39,7 @@ class Reader:
         self._files = files
         self._lock = lock
         self.memory = Memory()
-        self._listing: tuple[int, list[int]] = (-1, [])
+        self._listing = Listing(directory, files)
         self._settled: Mark | None = None
         self._replaced = False  # nothing but a read from 0 is answered until there was one
 
@@ -48,24 +48,12 @@ class Reader:
         return f"{self.directory}/{first_seq:020d}.jsonl"
 
     def segments(self) -> list[int]:
-        """First seqs of the segments there are, in order.
+        """First seqs of the segments there are, in order."""
+        return self._listing.look()[0]
 
-        A listing is kept while the directory's time stands still, if it was made long enough after that time for
-        the next change to move it.
-        """
-        try:
-            changed = self._files.stat(self.directory).st_mtime_ns
-            if self._listing[0] == changed:
-                return self._listing[1]
-            names = self._files.listdir(self.directory)
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise self._unreadable(error) from error
-        found = sorted(seq for text in names if (seq := segment.parse_name(text)) is not None)
-        settled_ns = _TICK_NS if changed % 1_000_000_000 else _COARSE_TICK_NS
-        self._listing = (changed if time.time_ns() - changed > settled_ns else -1, found)
-        return found
+    def look(self) -> tuple[list[int], list[int]]:
+        """The same, and those of which some process's flush failed and which nobody has written anew since."""
+        return self._listing.look()
 
     def read(self, after_seq: int) -> Iterator[Commit]:
         """Verified commits after ``after_seq``, up to the last LF; see `Journal.read`."""
@@ -75,7 +63,30 @@ class Reader:
         settled = self._settled
         if settled is not None and settled.position.seq == after_seq and self._lock.held_here:
             return iter(())
-        return self._read(after_seq)
+        in_hand = self._in_hand(after_seq)
+        return self._read(after_seq) if in_hand is None else iter(in_hand)
+
+    def _in_hand(self, after_seq: int) -> list[Commit] | None:
+        """All there is after a seq, if that was verified or written before; None if it must be read.
+
+        Mostly so, and cheap to know: a process looks before each of its calls.
+        """
+        tail, recent = self.memory.tail, self.memory.recent
+        ahead = tail.position.seq - after_seq
+        if ahead < 0 or ahead > len(recent) or not self._is_end(tail):
+            return None
+        found = recent[len(recent) - ahead :]
+        complete = not found or (found[0].seq, found[-1].seq) == (after_seq + 1, tail.position.seq)
+        return found if complete else None
+
+    def _is_end(self, mark: Mark) -> bool:
+        """Whether nothing follows a mark, and the file is the one it was: mostly so, and cheap to know."""
+        try:
+            facts = self._files.stat(self.path(mark.position.segment))
+        except OSError:
+            return False
+        same = (facts.st_size, facts.st_ino, facts.st_dev) == (mark.position.offset, mark.inode, mark.device)
+        return same and not self._later(mark.position)
 
     def check_replaced(self) -> None:
         """Refuse to go on from what was read before the files were found replaced, until there was a read from 0."""
@@ -103,7 +114,7 @@ class Reader:
                 later = self._later(at.position)
                 for scanned in self._scans(fd, at.position, last=not later):
                     at = Mark(scanned.end, at.device, at.inode)
-                    memory.add(at)
+                    memory.add(at, scanned.commits)
                     yield from _after(scanned.commits, after_seq)
                 if at is not mark:
                     memory.add(at)
@@ -275,7 +286,7 @@ class Reader:
 
     def _scans(self, fd: int, position: Position, *, last: bool) -> Iterator[Scan]:
         """Scan a segment from a place to its last whole line, or to a torn tail of the last one."""
-        want = _CHUNK_BYTES
+        want = _FIRST_CHUNK_BYTES
         while True:
             # Always from the last verified LF: bytes kept from an earlier read may have been rolled back since.
             data = self._pread(fd, want, position.offset)
@@ -289,14 +300,16 @@ class Reader:
                     return
                 yield again
                 position = again.end
-            elif not scanned.commits:
-                if len(data) < want:
-                    return
-                if want == LINE_BYTES_MAX:
-                    if not (last and segment.is_torn_line(data, position.offset)):
-                        self._check_no_line(fd, position)
-                    return
+            elif len(data) < want:
+                return
+            elif scanned.commits:
+                want = _CHUNK_BYTES
+            elif want < LINE_BYTES_MAX:
                 want = LINE_BYTES_MAX
+            else:
+                if not (last and segment.is_torn_line(data, position.offset)):
+                    self._check_no_line(fd, position)
+                return
 
     def _again(self, fd: int, position: Position, *, last: bool) -> Scan | None:
         """Read a failing line again, in the end while no writer is at work; None if it is the torn tail.
@@ -368,7 +381,7 @@ class Reader:
             raise self._unreadable(error) from error
 
     def _unreadable(self, error: OSError) -> UnreadableError:
-        return UnreadableError(self.directory, render_cause(error))
+        return UnreadableError(error.filename or self.directory, render_cause(error))
 
 
 def _after(commits: list[Commit], seq: int) -> list[Commit]:

@@ -97,7 +97,7 @@ def name(first_seq: int) -> str:
 def parse_name(text: str) -> int | None:
     """First seq of a segment's file name; None if it is no such name."""
     found = _NAME.fullmatch(text)
-    return int(found[1]) if found else None
+    return (int(found[1]) or None) if found else None  # seqs begin with 1
 
 
 def start(first_seq: int) -> Position:

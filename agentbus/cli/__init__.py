@@ -34,6 +34,7 @@ _COMMANDS = (
     "status",
     "reset",
     "replay",
+    "repair",
     "demo",
 )
 _OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)

@@ -57,14 +57,18 @@ def replay(
     """
     _refuse_mixed({"--json": as_json, "--state": state, "--verify": verify, "--utc": utc})
     named = paths or (bus.load_settings(config_path).data_directory,)
-    sources = [_source(path) for path in named if paths or path.exists()]
     try:
+        sources = [_source(path) for path in named if paths or path.exists()]
         if verify:
             verdict = _verify(sources)
         elif state:
             verdict = _print_state(sources)
         else:
             verdict = _read(sources, _print_flat if as_json else _line_printer(utc=utc))
+    except OSError as error:
+        if error.filename is None:
+            raise
+        raise click.ClickException(f"{error.filename}: cannot read it: {error.strerror}") from error
     except CorruptError as error:
         raise click.ClickException(f"{error}; --verify lists every fault") from error
     if verdict.commits or verdict.tail is not None:

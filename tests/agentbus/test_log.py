@@ -99,10 +99,13 @@ def test_an_attribute_cannot_stand_in_for_the_logs_own_keys(open_log: Opening, t
 def test_nothing_is_made_before_the_first_line_and_all_of_it_is_for_the_user_alone(
     open_log: Opening, tmp_path: Path
 ) -> None:
-    directory = tmp_path / "deep/data"
+    directory = tmp_path / "data"
     log = open_log(directory, "info")
-    log.debug("not written")
+    log.info("not written: only the journal makes its directory")
     assert not directory.exists()
+    directory.mkdir(mode=0o700)
+    log.debug("not written either")
+    assert list(directory.iterdir()) == []
     log.info("written")
     log.close()
     log.info("and again")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import json
 import os
@@ -12,10 +13,10 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-import portalocker
 import pytest
 
 from agentbus.owners import Owners
+from journal import Files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,6 +25,7 @@ HOLD = """
 import sys
 from pathlib import Path
 from agentbus.owners import Owners
+from journal import Files
 owners = Owners(Path(sys.argv[1]))
 owners.hold()
 print(owners.token, flush=True)
@@ -186,15 +188,17 @@ def test_without_a_directory_nobody_lives_and_nothing_is_swept(tmp_path: Path) -
 
 
 def test_where_there_are_no_locks_an_owner_is_taken_for_living_and_cannot_be_one_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    def no_locks(*_: object) -> None:
-        raise portalocker.LockException("no locks available")
+    class NoLocks(Files):
+        def try_lock(self, fd: int) -> bool:
+            raise OSError(errno.ENOLCK, f"no locks available on {fd}")
+
+        try_share = try_lock
 
     held = Owners(tmp_path / "owners")
     held.hold()
-    monkeypatch.setattr(portalocker, "lock", no_locks)
-    other = Owners(tmp_path / "owners")
+    other = Owners(tmp_path / "owners", NoLocks())
     assert other.lives(held.token)
     with pytest.raises(OSError, match="no locks available"):
         other.hold()

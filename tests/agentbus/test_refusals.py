@@ -16,8 +16,8 @@ def test_a_refusal_is_its_own_envelope() -> None:
 
 
 CORRUPT = (
-    "corrupt: /d/1.jsonl line 3 (byte 99, seq 3): does not verify: see `agentbus replay --verify`, then `--state`;"
-    " nothing is written until it is repaired"
+    "corrupt: /d/1.jsonl line 3 (byte 99, seq 3): does not verify: end all sessions and run `agentbus repair`:"
+    " it shows what it will do, and asks; until then nothing is written"
 )
 UNSYNCED = (
     "unsynced: it is not known whether the disk holds what was written: EIO:"
@@ -76,6 +76,12 @@ FAILURES: list[tuple[journal.JournalError, str, bool, str]] = [
         "busy",
         True,
         "/d/1.jsonl is not the file read before: shorter; read from the beginning: call again",
+    ),
+    (
+        journal.ChangedError("/d"),
+        "busy",
+        True,
+        "/d has changed since it was looked at; nothing was done: run it again",
     ),
     (journal.JournalError("something new"), "internal", False, "something new: see agentbus.log"),
 ]

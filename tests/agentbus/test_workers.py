@@ -16,7 +16,7 @@ def test_jobs_one_after_the_other_share_a_thread() -> None:
     for _ in range(20):
         workers.submit(lambda: done.put(threading.current_thread().ident))
         done.get(timeout=WAIT_S)
-        while not workers._idle._value:  # until the thread says that it waits again
+        while not workers._idle:  # until the thread says that it waits again
             pass
     assert [thread.name for thread in threading.enumerate()].count("one-after-the-other") == 1
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import time
 
 import pytest
 from hypothesis import given
@@ -20,6 +21,27 @@ def test_a_time_survives_its_text(ms: int) -> None:
 def test_a_time_is_written_as_the_standard_library_would(ms: int) -> None:
     moment = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(milliseconds=ms)
     assert format_time(ms) == moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def test_every_year_of_the_calendar_begins_and_ends_where_the_standard_library_says() -> None:
+    epoch = dt.date(1970, 1, 1).toordinal()
+    for year in range(1, 10_000):
+        for month, day in ((1, 1), (2, 28), (3, 1), (12, 31)):
+            days = dt.date(year, month, day).toordinal() - epoch
+            assert parse_time(f"{year:04d}-{month:02d}-{day:02d}T00:00:00.000Z") == days * 86_400_000
+
+
+@pytest.mark.parametrize("month", range(1, 13))
+def test_a_month_ends_with_its_last_day(month: int) -> None:
+    last = (dt.date(2026 + month // 12, month % 12 + 1, 1) - dt.timedelta(days=1)).day
+    parse_time(f"2026-{month:02d}-{last}T00:00:00.000Z")
+    with pytest.raises(ValueError, match="is not a date"):
+        parse_time(f"2026-{month:02d}-{last + 1}T00:00:00.000Z")
+
+
+def test_now_is_the_systems_time_in_milliseconds() -> None:
+    before = time.time_ns() // 1_000_000
+    assert before <= parse_time(now()) <= before + 60_000
 
 
 def test_times_compare_as_texts() -> None:

@@ -174,10 +174,10 @@ def test_flush_alone_makes_a_failed_flush_good(kit: Kit) -> None:
     journal.flush(soon())
     files.calls.clear()
     journal.flush(soon())
-    assert files.calls == []
-    assert journal._writer.flusher.failure is None
+    assert "fdatasync" not in files.calls
+    assert journal._writer.active.flusher.failure is None
     with journal.locked(soon()):
-        journal._writer.make_good(soon())  # another thread was quicker: nothing is left to do
+        journal._writer.active.make_all_good(soon())  # another thread was quicker: nothing is left to do
 
 
 def test_a_segment_that_lost_lines_it_held_is_not_made_good_by_copying_what_is_left(kit: Kit) -> None:
@@ -194,7 +194,7 @@ def test_a_segment_that_lost_lines_it_held_is_not_made_good_by_copying_what_is_l
         file.truncate(kept + 2000)
     with pytest.raises(CorruptError, match="seq 4, which was written and read before, is gone"):
         kit.commit(journal, "three")
-    assert journal._writer.flusher.failure is not None
+    assert journal._writer.active.flusher.failure is not None
 
 
 def test_a_segment_that_is_gone_needs_no_writing_anew(kit: Kit) -> None:
@@ -223,7 +223,7 @@ def test_a_flush_that_fails_in_an_earlier_segment_is_made_good_there(kit: Kit) -
     files.fail_nothing()
     for _ in journal.read(journal.last_seq):
         pass
-    journal._writer._use(4, os.open(kit.segment(4), os.O_RDWR | os.O_APPEND))
+    journal._writer.active._use(4, os.open(kit.segment(4), os.O_RDWR | os.O_APPEND))
     kit.commit(journal, "three")
     assert kit.texts() == ["one", "two", "three"]
 
@@ -247,10 +247,11 @@ def test_a_process_makes_a_segments_name_durable_before_its_first_answer_from_it
     files = FaultyFiles()
     journal = kit.open(files=files)
     kit.commit(journal, "two")
-    assert files.calls.count("fsync") == 1
+    assert files.calls.count("fsync") == 2 + 1  # the directories above it, once a process, and then its own
     kit.commit(journal, "three")
-    assert files.calls.count("fsync") == 1
-    files.fail_verbs("fsync")
+    assert files.calls.count("fsync") == 2 + 1
+    files.calls.clear()
+    files.fail = lambda verb, _: errno.EIO if verb == "fsync" and files.calls.count("fsync") == 3 else 0
     with pytest.raises(UnsyncedError):
         kit.commit(kit.open(files=files), "four")
 
@@ -319,7 +320,10 @@ def test_a_failure_told_from_elsewhere_ends_the_waits() -> None:
     assert flusher.fail(failure).cause == "gone"
     with pytest.raises(UnsyncedError, match="gone"):
         flusher.confirm((0, 1, 5), soon())
-    flusher.made_good()
+    flusher.made_good(2)
+    with pytest.raises(UnsyncedError, match="gone"):
+        flusher.confirm((0, 1, 5), soon())
+    flusher.made_good(1)
     flusher.confirm((0, 1, 5), soon())
     flusher.fail(failure)
     flusher.confirm((0, 1, 4), soon())
@@ -466,3 +470,104 @@ def test_an_empty_last_segment_that_was_read_gets_its_first_line_before_any_othe
     kit.commit(reader, "two")
     assert kit.texts() == ["x" * 300, "two"]
     assert [found.faults for found in verify([kit.directory]) if isinstance(found, Verdict)] == [0]
+
+
+# --- what a process cannot see of another's flush
+
+
+def test_after_a_failed_flush_another_process_writes_the_segment_anew_before_it_relies_on_it(kit: Kit) -> None:
+    files = FaultyFiles()
+    failing = kit.open(files=files)
+    kit.commit(failing, "one")
+    files.fail_verbs("fdatasync")
+    with pytest.raises(UnsyncedError):
+        kit.commit(failing, "two")
+    inode = kit.segment().stat().st_ino
+    assert [path.name for path in kit.directory.glob("*.unsynced")] == [f"{kit.segment().name}.unsynced"]
+    other = kit.open()
+    kit.commit(other, "three")
+    assert kit.segment().stat().st_ino != inode
+    assert list(kit.directory.glob("*.unsynced")) == []
+    files.fail_nothing()
+    kit.commit(failing, "four")
+    assert kit.texts() == ["one", "two", "three", "four"]
+
+
+def test_an_answer_that_writes_nothing_does_not_rely_on_it_either(kit: Kit) -> None:
+    files = FaultyFiles()
+    failing, other = kit.open(files=files), kit.open()
+    kit.commit(other, "one")
+    files.fail_verbs("fdatasync")
+    with pytest.raises(UnsyncedError):
+        kit.commit(failing, "two")
+    inode = kit.segment().stat().st_ino
+    list(other.read(0))
+    other.flush(soon())
+    assert kit.segment().stat().st_ino != inode
+    assert kit.texts() == ["one", "two"]
+
+
+def test_a_process_whose_first_flush_comes_after_the_failure_looks_for_the_mark_once_more(kit: Kit) -> None:
+    """The failure, and its mark, may come when it has opened the segment and looked already."""
+    kit.commit(kit.open(), "one")
+    journal = kit.open()
+
+    def build(_time: str) -> bytes:
+        (kit.directory / f"{kit.segment().name}.unsynced").touch()
+        list(journal.read(0))
+        return events("two")
+
+    with pytest.raises(UnsyncedError, match="in another process"):
+        journal.commit(build, deadline=soon())
+    kit.commit(journal, "three")
+    assert kit.texts() == ["one", "two", "three"]
+    assert list(kit.directory.glob("*.unsynced")) == []
+
+
+def test_a_first_flush_that_cannot_look_for_the_mark_is_unsynced(kit: Kit) -> None:
+    kit.commit(kit.open(), "one")
+    files = FaultyFiles()
+    journal = kit.open(files=files)
+
+    def build(_time: str) -> bytes:
+        list(journal.read(0))
+        files.fail = lambda verb, _: errno.EIO if verb in ("stat", "listdir") and "fdatasync" in files.calls else 0
+        return events("two")
+
+    with pytest.raises(UnsyncedError):
+        journal.commit(build, deadline=soon())
+    files.fail_nothing()
+    kit.commit(journal, "three")
+    assert kit.texts() == ["one", "two", "three"]
+
+
+def test_a_segment_that_cannot_be_marked_fails_its_flush_all_the_same(kit: Kit) -> None:
+    files = FaultyFiles()
+    journal = kit.open(files=files)
+    kit.commit(journal, "one")
+    files.fail = lambda verb, _: errno.EIO if "fdatasync" in files.calls and verb in ("open", "fdatasync") else 0
+    files.calls.clear()
+    with pytest.raises(UnsyncedError, match="Input/output error"):
+        kit.commit(journal, "two")
+    files.fail_nothing()
+    kit.commit(journal, "three")
+    assert kit.texts() == ["one", "two", "three"]
+
+
+def test_while_the_mark_cannot_be_taken_away_every_write_is_unsynced(kit: Kit) -> None:
+    kit.commit(kit.open(), "one")
+    (kit.directory / f"{kit.segment().name}.unsynced").touch()
+    files = FaultyFiles()
+    files.fail_verbs("unlink")
+    with pytest.raises(UnsyncedError, match="in another process, and then Input/output error"):
+        kit.commit(kit.open(files=files), "two")
+    assert kit.texts() == ["one"]
+
+
+def test_the_mark_of_a_segment_that_is_gone_is_taken_away(kit: Kit) -> None:
+    journal = kit.open()
+    kit.commit(journal, "one")
+    mark = kit.directory / f"{kit.segment(77).name}.unsynced"
+    mark.touch()
+    kit.commit(journal, "two")
+    assert not mark.exists()

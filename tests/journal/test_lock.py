@@ -119,15 +119,20 @@ def test_two_holders_of_two_lock_files_do_not_both_write(kit: Kit) -> None:
     assert kit.texts() == ["one", "slow", "two"]
 
 
-def test_a_filesystem_without_locks_is_refused_by_name(kit: Kit) -> None:
-    for verb in ("try_lock", "open"):
-        files = FaultyFiles()
-        files.fail_verbs(verb, code=errno.ENOLCK)
-        kit.data.mkdir(exist_ok=True)
-        kit.directory.mkdir(exist_ok=True)
-        with pytest.raises(UnusableError, match="no lock on it: No locks available") as caught:
-            kit.commit(kit.open(files=files))
-        assert caught.value.directory == str(kit.directory)
+@pytest.mark.parametrize("opens", [0, 3])
+def test_a_filesystem_without_locks_is_refused_by_name(kit: Kit, opens: int) -> None:
+    """Whether it does not lock the lock file, or does not open it: the two files opened before are the parents."""
+    files = FaultyFiles()
+
+    def fail(verb: str, _: int) -> int:
+        refused = verb == "try_lock" or (verb == "open" and files.calls.count("open") == opens)
+        return errno.ENOLCK if refused else 0
+
+    files.fail = fail
+    kit.directory.mkdir(parents=True)
+    with pytest.raises(UnusableError, match="no lock on it: No locks available") as caught:
+        kit.commit(kit.open(files=files))
+    assert caught.value.directory == str(kit.directory)
     assert not list(kit.directory.glob("*.jsonl"))
 
 

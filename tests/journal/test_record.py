@@ -76,6 +76,19 @@ def test_a_bad_line_says_what_is_wrong_with_it(line: bytes, cause: str) -> None:
         record.decode(line, ZERO_HASH)
 
 
+@pytest.mark.parametrize(
+    ("old", "new"), [(b',"hash":"', b',"hasx":"'), (b'"}', b'"]'), (b'0"}', b'~"}'), (b'0"}', b'F"}'), (b'0"}', b'/"}')]
+)
+def test_only_an_ending_that_is_right_in_every_byte_states_a_hash(old: bytes, new: bytes) -> None:
+    line = b'{"seq":1,"hash":"' + b"0" * 64 + b'"}'
+    assert record.stated_hash(line) == "0" * 64
+    assert record.stated_hash(new.join(line.rsplit(old, 1))) is None
+
+
+def test_a_line_may_be_two_mebibytes_long() -> None:
+    assert record.LINE_BYTES_MAX == 2 * 1024 * 1024  # FORMAT.md promises it to every reader
+
+
 def test_without_the_hash_before_it_a_line_must_still_state_one() -> None:
     with pytest.raises(BadLineError, match="does not end in a hash"):
         record.decode(b"x" * 100, None)

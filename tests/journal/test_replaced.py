@@ -154,7 +154,7 @@ def test_a_segment_that_came_after_the_one_opened_is_seen(kit: Kit) -> None:
 
     def roll(_time: str) -> bytes:
         (kit.directory / NAME).unlink()
-        journal._files.unlock(journal._writer._active[1])  # as if this process's locks were worth nothing
+        journal._files.unlock(journal._writer.active.fd)  # as if this process's locks were worth nothing
         kit.commit(other, "two")
         with kit.segment(1).open("ab") as file:
             file.write(b"")

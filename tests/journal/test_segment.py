@@ -132,6 +132,12 @@ def test_after_a_lost_line_without_next_prev_the_next_hash_is_taken_as_stated() 
     assert found.end.prev == digest(after[1])
 
 
+def test_a_lost_line_may_give_no_reason() -> None:
+    found = segment.parse_lost(b'[{"type":"lost","first":2,"last":5}]')
+    assert found is not None
+    assert (found.first, found.last, found.next_prev, found.reason) == (2, 5, None, "")
+
+
 def test_a_segment_may_begin_with_a_lost_line() -> None:
     lines = chain(lost(9, 9, None), seq=9, prev="a" * 64) + chain(posted(), seq=10, prev="b" * 64)
     found = segment.scan(b"".join(lines), segment.start(9))

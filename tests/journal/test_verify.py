@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from journal import LINE_BYTES_MAX, CorruptError, Fault, Tail, Verdict, audit, record, verify
+from journal import LINE_BYTES_MAX, CorruptError, Fault, Tail, UnsupportedError, Verdict, audit, record, verify
 from journal.record import ZERO_HASH
 from tests.journal.test_segment import chain, digest, lost, opened, posted
 
@@ -173,6 +173,18 @@ def test_damage_at_the_end_of_a_segment_leaves_the_next_to_stand_alone(three: li
     assert judge(renamed)[0] == [(1, 1)]
     *faults, _ = verify([three[1], renamed])
     assert [(fault.line, fault.seq) for fault in faults if isinstance(fault, Fault)] == [(1, 7)]
+
+
+def test_a_segment_alone_whose_format_was_changed_is_damaged_and_one_of_another_format_is_not_judged(
+    three: list[Path],
+) -> None:
+    data = three[1].read_bytes()
+    three[1].write_bytes(data.replace(b'"format":1', b'"format":2'))
+    assert judge(three[1])[0] == [(1, 4)]
+    prev = digest(three[0].read_bytes().splitlines(keepends=True)[-1])
+    three[1].write_bytes(b"".join(chain(opened(prev, format=2), posted(), seq=4, prev=prev)))
+    with pytest.raises(UnsupportedError, match="format is 2"):
+        judge(three[1])
 
 
 def test_two_journals_in_one_directory_are_told(three: list[Path]) -> None:

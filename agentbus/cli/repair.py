@@ -1,0 +1,222 @@
+"""``agentbus repair``: take damage out of the journal, once a person has said so. Destroys nothing.
+
+What is damage and what becomes of it is the journal's to say; here it is put into words. Beyond what the journal can
+see, a line that verifies is damaged if no bus can have written it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from agentbus import __version__, wire
+from agentbus import replay as auditor
+from agentbus.bus import FIRST_EVENTS
+from agentbus.cli import bus
+from agentbus.cli.output import print_json
+from agentbus.events import Ended, Registered, Reset
+from agentbus.fold import FoldError, fold
+from agentbus.host import open_journal, open_snapshots
+from agentbus.limits import COMMAND_DEADLINE_S
+from agentbus.log import open_log
+from agentbus.owners import Owners
+from agentbus.state import State
+from agentbus.visible import render_visible
+from journal import Repair
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from agentbus.config import Settings
+    from journal import Commit, Damage, Mended, Plan
+
+    Say = Callable[[str], None]
+
+
+@click.command()
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was done as one JSON object; all else on stderr.")
+@bus.settings_option
+def repair(*, yes: bool, as_json: bool, settings: Settings) -> None:
+    """Take damage out of the journal, and put a line in its place that says so.
+
+    Shows what it will do, and asks. Nothing is destroyed: damaged bytes are kept in journal/set-aside, and every sound
+    line stays as it is. Refused while a session is alive.
+    """
+
+    def say(text: str) -> None:
+        click.echo(render_visible(text), err=as_json)
+
+    if not open_journal(settings, read_only=True).exists:
+        bus.say_no_journal(settings.data_directory, err=as_json)
+        return
+    judge = _Judges()
+    work = _open_repair(settings, judge)
+    plan = work.plan()
+    done: list[Mended] = []
+    if plan.damages or plan.unnamed:
+        _tell_plan(plan, settings, say)
+        _refuse_while_alive(settings, judge.identities)
+        if not yes:
+            _ask(say)
+        done = work.perform(plan, lambda: _prepare(settings, judge.identities), wait_s=COMMAND_DEADLINE_S)
+        _log(done, settings)
+        _tell_done(done, settings, say)
+    else:
+        say(f"Agentbus: nothing to repair: {plan.commits} lines, all sound.")
+    if as_json:
+        print_json(_render_json(plan, done, settings))
+
+
+def _open_repair(settings: Settings, judge: _Judges) -> Repair:
+    log = open_log(settings.data_directory, settings.log_level)
+
+    def tell(piece: str) -> None:
+        log.warning("set a torn tail aside: it was never acknowledged", piece=piece)
+
+    return Repair(
+        settings.data_directory / "journal",
+        open_snapshots(settings),
+        first_events=FIRST_EVENTS,
+        by=f"agentbus {__version__}",
+        segment_bytes_max=settings.segment_mib << 20,
+        on_set_aside=tell,
+        new_check=judge.new,
+        allow_network_filesystem=settings.allow_network_filesystem,
+    )
+
+
+class _Judges:
+    """Judges of lines that verify, for one look at the journal each; and who registered in what was seen."""
+
+    def __init__(self) -> None:
+        self.identities: dict[str, set[str]] = defaultdict(set)
+        self._state = State()
+        self._folds = True
+
+    def new(self) -> Callable[[Commit, bool], str | None]:
+        self._state, self._folds = State(), True
+        return self._judge
+
+    def _judge(self, commit: Commit, damaged: bool) -> str | None:  # noqa: FBT001  # as the journal calls it
+        # After damage nothing that is missing is a fault: it may have been lost.
+        self._folds = self._folds and not damaged
+        try:
+            events = auditor.parse_events(commit)
+            if self._folds:
+                fold(self._state, commit, events)
+        except (wire.MalformedError, FoldError) as error:
+            return error.cause
+        for event in events:
+            if isinstance(event, Registered):
+                self.identities[event.owner].add(event.as_)
+            elif isinstance(event, Ended):
+                self.identities[event.owner].discard(event.as_)
+            elif isinstance(event, Reset):
+                self.identities.clear()
+        return None
+
+
+def _refuse_while_alive(settings: Settings, identities: dict[str, set[str]]) -> None:
+    """Whoever lives may be in the middle of something; raise ClickException, naming them."""
+    living = Owners(settings.data_directory / "owners").living()
+    if not living:
+        return
+    names = []
+    for each in living:
+        who = ", ".join(sorted(identities.get(str(each["owner"]), ())))
+        names.append(f"process {each.get('pid')}" + (f" ({who})" if who else ""))
+    raise click.ClickException(
+        f"not repaired while sessions are alive: {'; '.join(names)}. End them, then run it again; nothing was changed"
+    )
+
+
+def _prepare(settings: Settings, identities: dict[str, set[str]]) -> None:
+    """Under the writer lock: nobody can register any more. The search index is of a journal that will be another."""
+    _refuse_while_alive(settings, identities)
+    index = settings.data_directory / "search"
+    try:
+        if index.exists():
+            shutil.rmtree(index)
+    except OSError as error:
+        raise click.ClickException(f"not repaired: {index}: cannot delete it: {error.strerror}") from error
+
+
+def _ask(say: Say) -> None:
+    say("Type yes to go on.")
+    if sys.stdin is None or sys.stdin.readline().strip() != "yes":
+        raise click.ClickException("not repaired: the answer was not yes; nothing was changed")
+
+
+# --- in words
+
+
+def _tell_plan(plan: Plan, settings: Settings, say: Say) -> None:
+    place = settings.data_directory / "journal"
+    damages = f"{len(plan.damages)} damage{'' if len(plan.damages) == 1 else 's'}"
+    say(f"Agentbus: {damages} in {place}; the {plan.commits} sound lines there are stay as they are.")
+    for number, damage in enumerate(plan.damages, 1):
+        where = "" if damage.action in ("make", "take") else f" line {damage.line} (byte {damage.offset})"
+        say(f"{number:>3}. {damage.file}{where}: {damage.cause}")
+        say(f"     {_render_outcome(damage)}")
+    for lost in plan.unnamed:
+        say(f"An earlier repair was stopped before its last line: {_seqs(lost.seq, lost.last)}. It will be written.")
+
+
+def _render_outcome(damage: Damage) -> str:
+    if damage.action == "end":
+        return "Nothing is lost: the line is whole, and gets its line feed."
+    if damage.action == "take":
+        return f"Nothing is lost: the file has no place in this journal. All of it ({damage.bytes} bytes) is set aside."
+    if damage.last < damage.first:
+        return f"Nothing is lost: these {damage.bytes} bytes are no line of this journal. They are set aside."
+    aside = f"What is left of it ({damage.bytes} bytes) is set aside." if damage.bytes else "Nothing is left of it."
+    blind = "" if damage.next_prev else " The hash that the next line continues is gone: that line cannot be checked."
+    return f"LOST: {_seqs(damage.first, damage.last)}. {aside}{blind}"
+
+
+def _tell_done(done: list[Mended], settings: Settings, say: Say) -> None:
+    lost = [_seqs(each.lost.seq, each.lost.last) for each in done if each.lost is not None]
+    say(f"Agentbus: repaired. {'LOST: ' + ', '.join(lost) if lost else 'Nothing was lost'}.")
+    pieces = [each.piece for each in done if each.piece is not None]
+    if pieces:
+        say(f"What was taken out is in {settings.data_directory / 'journal' / 'set-aside'}:")
+    for piece in pieces:
+        say(f"  {piece}")
+    after = "names what was lost, and exits 1 for it" if lost else "checks every line"
+    say(f"Next: `agentbus replay --verify` {after}; `agentbus status` shows what there is.")
+
+
+def _seqs(first: int, last: int) -> str:
+    return f"seq {first}" if first == last else f"seq {first} to {last}"
+
+
+# --- for programs
+
+
+def _log(done: list[Mended], settings: Settings) -> None:
+    log = open_log(settings.data_directory, settings.log_level)
+    for each in done:
+        seqs = "" if each.lost is None else _seqs(each.lost.seq, each.lost.last)
+        log.warning("repaired", file=each.damage.file, offset=each.damage.offset, piece=each.piece, lost=seqs)
+    log.close()
+
+
+def _render_json(plan: Plan, done: list[Mended], settings: Settings) -> dict[str, Any]:
+    aside = settings.data_directory / "journal" / "set-aside"
+    rows = []
+    for each in done:
+        damage = each.damage
+        row: dict[str, Any] = {"file": damage.file, "line": damage.line, "offset": damage.offset, "bytes": damage.bytes}
+        row |= {"cause": damage.cause}
+        if each.lost is not None:
+            row |= {"lost": {"first": damage.first, "last": damage.last, "hash": each.lost.hash}}
+            row |= {"next_checked": damage.next_prev is not None}
+        if each.piece is not None:
+            row |= {"set_aside": str(aside / each.piece)}
+        rows.append(row)
+    return {"sound_lines": plan.commits, "repaired": rows}

@@ -1,0 +1,283 @@
+"""The segment that is written to: its open file, its lock, its flush, and its renewal when a flush failed.
+
+Knows no lines. All but `flusher` is used under the writer lock; the flush runs in any thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import threading
+from typing import TYPE_CHECKING, Final
+
+from journal.errors import UnreadableError, UnsyncedError
+from journal.files import render_cause
+from journal.flush import Flusher, FlushFailedError, Point
+from journal.listing import UNSYNCED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from journal.files import Files
+    from journal.lock import WriterLock
+    from journal.reader import Reader
+
+_APPEND: Final = os.O_RDWR | os.O_APPEND
+
+
+class Active:
+    """The last segment of a journal as one process writes to it.
+
+    Attributes:
+        first: its first seq; 0 for none.
+        fd: opened for appending; -1 for none.
+        path: where it lies.
+        identity: its device and inode.
+    """
+
+    def __init__(self, reader: Reader, lock: WriterLock, files: Files) -> None:
+        self._reader = reader
+        self._lock = lock
+        self._files = files
+        self.first, self.fd = 0, -1
+        self.path = ""
+        self.identity = (0, 0)
+        self._locked: list[int] = []
+        self._retired: list[int] = []
+        self._swap = threading.Lock()  # guards first and fd against a flush in another thread
+        self._named = 0  # the last segment whose name this process has made durable
+        self.flusher = Flusher(self._flush)
+
+    def hold_last(self, deadline: float) -> int:
+        """Open and lock the last segment, made if there is none; its size. `release` must follow.
+
+        Which one is last is asked under its own lock: if the lock file was deleted, another writer may have rolled.
+
+        Raises:
+            BusyError, UnusableError: its lock was not to be had.
+            UnsyncedError: a flush failed, here or in another process, and could not be made good.
+            OSError
+        """
+        self.make_good(self.flusher.failure, deadline)
+        while True:
+            if self.first:
+                self._lock_it(deadline)
+            segments, unsynced = self._reader.look()
+            first = segments[-1] if segments else 1
+            facts = self.facts() if self.first == first else None
+            if unsynced:
+                self.make_good(_failed_elsewhere(unsynced[0]), deadline)
+            elif facts is not None and (facts.st_dev, facts.st_ino) == self.identity:
+                return facts.st_size
+            else:
+                self._change_to(first, deadline)
+
+    def _change_to(self, first: int, deadline: float) -> None:
+        if self.first not in (0, first):
+            # Lines of ours may lie in the segment that is left; their flush must go to its descriptor.
+            self.flusher.confirm(self.end_point(), deadline)
+        self._use(first, self._files.open(self._reader.path(first), _APPEND | os.O_CREAT))
+
+    def begin(self, first: int, deadline: float) -> bool:
+        """Go over to a new segment, empty and locked; false if it is not empty: another writer has begun it.
+
+        Raises:
+            UnsyncedError: the one that is left is not durable.
+            BusyError, UnusableError, OSError
+        """
+        self._change_to(first, deadline)
+        self._lock_it(deadline)
+        return self._files.fstat(self.fd).st_size == 0
+
+    def facts(self) -> os.stat_result | None:
+        """What is at its path now."""
+        try:
+            return self._files.stat(self.path)
+        except FileNotFoundError:
+            return None
+
+    def leave(self) -> None:
+        """Write to no segment; its file is closed when its lock has been given back."""
+        with self._swap:
+            old, self.first, self.fd = self.fd, 0, -1
+        if old >= 0:
+            self._retired.append(old)
+
+    def release(self) -> None:
+        """Unlock what was locked.
+
+        Raises:
+            UnsyncedError: it stays locked.
+        """
+        locked, self._locked = self._locked, []
+        try:
+            for fd in locked:
+                self._files.unlock(fd)
+        except OSError as error:
+            raise UnsyncedError(f"a segment stays locked: {render_cause(error)}") from error
+        finally:
+            while self._retired:
+                self._files.close(self._retired.pop())
+
+    def after_fork(self) -> None:
+        """In a child: close what shares its lock with the parent, and start afresh."""
+        fds = {fd for fd in (self.fd, *self._retired, *self._locked) if fd >= 0}
+        self.first, self.fd, self._retired, self._locked = 0, -1, [], []
+        self._swap = threading.Lock()
+        self.flusher = Flusher(self._flush)
+        for fd in fds:
+            os.close(fd)
+
+    def end_point(self) -> Point:
+        """The end of all that was read or written so far."""
+        memory = self._reader.memory
+        return memory.epoch, memory.tail.position.segment, memory.tail.position.offset
+
+    def _lock_it(self, deadline: float) -> None:
+        self._lock.acquire_file(self.fd, deadline)
+        self._locked.append(self.fd)
+
+    def _use(self, first: int, fd: int) -> None:
+        """Write to a segment from now on; ``fd`` is closed if it fails."""
+        try:
+            facts = self._files.fstat(fd)
+        except OSError:
+            self._files.close(fd)
+            raise
+        self.leave()
+        self.path = self._reader.path(first)
+        self.identity = (facts.st_dev, facts.st_ino)
+        with self._swap:
+            self.first, self.fd = first, fd
+
+    # --- durability
+
+    def flush_beginning(self) -> None:
+        """Make a segment that was just begun durable, and its name.
+
+        Raises:
+            UnsyncedError: for everyone who is not confirmed yet.
+        """
+        with self.flushing():
+            self._files.fsync(self.fd)
+            self._files.fsync_directory(self._reader.directory)
+        self._named = self.first
+
+    @contextlib.contextmanager
+    def flushing(self) -> Iterator[None]:
+        """A flush of it under the writer lock: if it fails, it has failed for everyone."""
+        try:
+            with self._failing(self.first):
+                yield
+        except FlushFailedError as error:
+            raise self.flusher.fail(error) from error
+
+    @contextlib.contextmanager
+    def _failing(self, first: int) -> Iterator[None]:
+        """What fails here is a flush of a segment. Other processes are told: to them its pages look perfect."""
+        try:
+            yield
+        except OSError as error:
+            with contextlib.suppress(OSError):  # as well as such a disk can; after a power cut no mark is needed
+                self._files.close(self._files.open(self._reader.path(first) + UNSYNCED, os.O_WRONLY | os.O_CREAT))
+            raise FlushFailedError(first, error) from error
+
+    def _flush(self, upto: Point) -> Point:
+        """Flush all there is; the one thing here that runs without the writer lock, in any thread."""
+        target = max(upto, self.end_point())
+        last = target[1]
+        try:
+            with self._swap:
+                first = self.first
+                # A copy of the descriptor that wrote: it hears of every error since, and a roll may close the other.
+                copy = self._files.dup(self.fd) if first else -1
+        except OSError as error:  # no flush has failed: the next one may say more
+            raise UnsyncedError(render_cause(error)) from error
+        if first:
+            self._flush_and_close(first, copy)
+        if last != first:
+            with self._failing(last):
+                other = self._files.open(self._reader.path(last), os.O_RDONLY)
+            self._flush_and_close(last, other)
+        if self._named < last:
+            self._flush_name(last)
+        return target
+
+    def _flush_and_close(self, first: int, fd: int) -> None:
+        try:
+            with self._failing(first):
+                self._files.fdatasync(fd)
+        finally:
+            self._files.close(fd)
+
+    def _flush_name(self, first: int) -> None:
+        """The first flush of a segment by this process makes its name durable, and must not miss a mark on it.
+
+        The system tells of a lost write only those who had the file open at that time.
+        """
+        with self._failing(first):
+            self._files.fsync_directory(self._reader.directory)
+        try:
+            _, unsynced = self._reader.look()
+        except UnreadableError as error:
+            raise UnsyncedError(str(error)) from error
+        if first in unsynced:
+            raise _failed_elsewhere(first)
+        self._named = first
+
+    def make_all_good(self, deadline: float) -> None:
+        """Make good what failed here, then what failed in other processes; see `make_good`."""
+        self.make_good(self.flusher.failure, deadline)
+        for first in self._reader.look()[1]:
+            self.make_good(_failed_elsewhere(first), deadline)
+
+    def make_good(self, failure: FlushFailedError | None, deadline: float) -> None:
+        """Put a verified copy in the place of a segment whose flush failed: its own pages prove nothing any more.
+
+        Raises:
+            UnsyncedError: that did not work.
+            CorruptError, BusyError
+        """
+        if failure is None:
+            return
+        first, path = failure.segment, self._reader.path(failure.segment)
+        try:
+            # What is gone cannot be made good, and whoever wrote it was told "unsynced".
+            with contextlib.suppress(FileNotFoundError):
+                self._write_anew(first, path, deadline)
+            with contextlib.suppress(FileNotFoundError):
+                self._files.unlink(path + UNSYNCED)
+        except OSError as error:
+            raise UnsyncedError(f"{failure.cause}, and then {render_cause(error)}") from error
+        self.flusher.made_good(first)
+
+    def _write_anew(self, first: int, path: str, deadline: float) -> None:
+        source = self._files.open(path, os.O_RDWR)
+        try:
+            self._lock.acquire_file(source, deadline)
+            self._reader.verify(source, first)
+            fd = self._copy_over(source, first, path)
+        finally:
+            self._files.close(source)
+        self._named = max(self._named, first)
+        if self.first == first:
+            self._use(first, fd)
+        else:
+            self._files.close(fd)
+
+    def _copy_over(self, source: int, first: int, path: str) -> int:
+        fd = self._files.copy(source, 0, path + ".new")
+        try:
+            facts = self._files.fstat(fd)
+            self._files.rename(path + ".new", path)
+            self._reader.memory.move(first, facts.st_dev, facts.st_ino)
+            self._files.fsync_directory(self._reader.directory)
+        except OSError:
+            self._files.close(fd)
+            raise
+        return fd
+
+
+def _failed_elsewhere(first: int) -> FlushFailedError:
+    return FlushFailedError(first, OSError(errno.EIO, "a flush failed in another process"))

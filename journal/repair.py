@@ -1,0 +1,359 @@
+"""Take damage out of a journal: say what would be done, then do it, under the writer lock. Destroys nothing.
+
+What is damage, and which lines stay, is the walker's to say: there is no second parser here. A segment is never edited
+in place: what is cut out is copied to set-aside/, then a new file is written whole and renamed over the old one. Killed
+anywhere, it is run again and finds what is left to do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import time
+from collections.abc import Callable
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from journal import clock, directory, record, segment
+from journal.errors import JournalError, UnreadableError, UnwritableError
+from journal.files import Files, render_cause
+from journal.findings import Damage, LostRange
+from journal.journal import SEGMENT_BYTES_MAX
+from journal.lock import WriterLock
+from journal.reader import Reader
+from journal.record import Commit
+from journal.walker import Walker
+from journal.writer import SET_ASIDE, Settings, Writer
+
+if TYPE_CHECKING:
+    from journal.snapshot import Snapshots
+
+Check = Callable[[Commit, bool], str | None]
+"""What is wrong with a line that verifies, for whoever reads its events; None if nothing is. The second argument is
+whether something was damaged or lost before it."""
+
+_NEW: Final = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC
+_PIECE_BYTES: Final = 1 << 20
+_EVENTS_MAX: Final = 1000  # in one commit: well below what a line holds
+_REPAIRED: Final = b'[{"type":"repaired"'
+_SYSTEM_FILES: Final = Files()
+
+
+class ChangedError(JournalError):
+    """The journal is not as it was when the plan was made. Nothing was done."""
+
+    def __init__(self, place: str) -> None:
+        """Keep the directory."""
+        self.directory = place
+        super().__init__(f"{place} has changed since it was looked at; nothing was done")
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What is to be done.
+
+    Attributes:
+        damages: in order.
+        unnamed: `lost` lines of an earlier repair that was stopped before its last commit.
+        commits: how many sound lines there are; all of them stay.
+    """
+
+    damages: list[Damage]
+    unnamed: list[LostRange]
+    commits: int
+
+
+class Mended(msgspec.Struct, frozen=True):
+    """A damage taken out: the name of its bytes in set-aside/ and the line in its place; None where there is none."""
+
+    damage: Damage
+    piece: str | None
+    lost: LostRange | None
+
+
+class Repair:
+    """The repair of one journal directory.
+
+    Args:
+        place: ``<data>/journal``.
+        snapshots: of what was folded from it; deleted before anything is changed.
+        first_events, by, segment_bytes_max, on_set_aside, allow_network_filesystem: as of a `Journal`; it writes the
+            last commit.
+        new_check: makes what judges the lines that verify; asked for each look at the journal.
+        files: the system calls; a test's may fail.
+    """
+
+    def __init__(  # noqa: PLR0913 -- as of a Journal: the settings are keywords of one object, set once
+        self,
+        place: Path | str,
+        snapshots: Snapshots,
+        *,
+        first_events: bytes,
+        by: str = "",
+        segment_bytes_max: int = SEGMENT_BYTES_MAX,
+        on_set_aside: Callable[[str], None] = lambda _: None,
+        new_check: Callable[[], Check] = lambda: lambda _commit, _damaged: None,
+        files: Files = _SYSTEM_FILES,
+        allow_network_filesystem: bool = False,
+    ) -> None:
+        self._directory = os.path.abspath(place)
+        self._aside = f"{self._directory}/{SET_ASIDE}"
+        self._snapshots = snapshots
+        self._settings = Settings(first_events, by, segment_bytes_max, on_set_aside)
+        self._new_check = new_check
+        self._files = files
+        self._allow_network = allow_network_filesystem
+
+    def plan(self) -> Plan:
+        """Look at every line. Changes nothing and takes no lock.
+
+        Raises:
+            UnsupportedError: the journal, or what it holds, is of another version.
+            UnreadableError: the system refuses to read.
+        """
+        place, walker = Path(self._directory), Walker(self._files)
+        look = _Look(self._directory, self._new_check(), self._files)
+        try:
+            for found in walker.walk([place] if place.is_dir() else []):
+                look.note(walker.damages)
+                if isinstance(found, Commit):
+                    look.take(found)
+            look.note(walker.damages)
+        except OSError as error:
+            raise UnreadableError(self._directory, render_cause(error)) from error
+        lost = [each for each in walker.verdict.lost if each.reason == "damage"]
+        return Plan(look.damages, [each for each in lost if (each.seq, each.hash) not in look.named], look.commits)
+
+    def perform(self, plan: Plan, prepare: Callable[[], None], *, wait_s: float) -> list[Mended]:
+        """Do what a plan says.
+
+        Args:
+            plan: from `plan`; the journal must still be so.
+            prepare: called under the writer lock before anything is changed; what it raises goes to the caller.
+            wait_s: for each lock.
+
+        Returns:
+            Each damage with what became of it.
+
+        Raises:
+            ChangedError, UnusableError: nothing was done.
+            BusyError, UnwritableError, UnsyncedError: what was done stands, and is sound; plan anew for the rest.
+        """
+        directory.prepare(self._directory, self._files, allow_network=self._allow_network)
+        lock = WriterLock(self._directory, self._files)
+        try:
+            lock.acquire(time.monotonic() + wait_s)
+            try:
+                return self._perform(plan, prepare, lock, wait_s)
+            finally:
+                lock.release()
+        except OSError as error:
+            raise UnwritableError(render_cause(error)) from error
+        finally:
+            lock.close()
+
+    def _perform(self, plan: Plan, prepare: Callable[[], None], lock: WriterLock, wait_s: float) -> list[Mended]:
+        now = self.plan()
+        if (now.damages, now.unnamed) != (plan.damages, plan.unnamed):
+            raise ChangedError(self._directory)
+        prepare()
+        self._snapshots.clear()
+        done: list[Mended] = []
+        for _, damages in groupby(plan.damages, key=lambda damage: damage.file):
+            done += self._mend(list(damages), lock, wait_s)
+        lost = plan.unnamed + [each.lost for each in done if each.lost is not None]
+        if done or lost:
+            self._finish(lost, lock, wait_s)
+        return done
+
+    # --- one segment
+
+    def _mend(self, damages: list[Damage], lock: WriterLock, wait_s: float) -> list[Mended]:
+        """Put a mended file in the place of a segment; before that, its damaged bytes are in set-aside/, durably."""
+        path, action = damages[0].file, damages[0].action
+        if action == "take":
+            return [self._take_away(damages[0])]
+        if action == "make":
+            return self._write_anew(-1, path, damages)
+        source = self._files.open(path, os.O_RDWR)
+        try:
+            lock.acquire_file(source, time.monotonic() + wait_s)
+            return self._write_anew(source, path, damages)
+        finally:
+            self._files.close(source)
+
+    def _take_away(self, damage: Damage) -> Mended:
+        self._make_aside()
+        name = _piece_name(damage)
+        self._files.rename(damage.file, f"{self._aside}/{name}")
+        self._files.fsync_directory(self._aside)
+        self._files.fsync_directory(self._directory)
+        return Mended(damage, name, None)
+
+    def _write_anew(self, source: int, path: str, damages: list[Damage]) -> list[Mended]:
+        """Write the file that takes the place of ``path``: what is sound in ``source``, and lines for what is lost."""
+        pieces = [self._set_aside(source, damage) for damage in damages]
+        done, at = [], 0
+        target = self._files.open(path + ".new", _NEW)
+        try:
+            for damage, (name, digest) in zip(damages, pieces, strict=True):
+                self._copy(source, at, damage.offset, target)
+                line, lost = _replacement(damage, digest)
+                self._files.write_all(target, line)
+                done.append(Mended(damage, name, lost))
+                at = damage.offset + damage.bytes
+            if source >= 0:
+                self._copy(source, at, self._files.fstat(source).st_size, target)
+            self._files.fsync(target)
+            self._files.rename(path + ".new", path)
+        finally:
+            self._files.close(target)
+        self._files.fsync_directory(self._directory)
+        return done
+
+    def _set_aside(self, source: int, damage: Damage) -> tuple[str | None, str]:
+        """Copy a damage's bytes, durably: the copy's name, and the SHA-256 of the bytes."""
+        if not damage.bytes:
+            return None, hashlib.sha256().hexdigest()
+        self._make_aside()
+        name = _piece_name(damage)
+        target = self._files.open(f"{self._aside}/{name}", _NEW)
+        try:
+            digest = self._copy(source, damage.offset, damage.offset + damage.bytes, target)
+            self._files.fsync(target)
+        finally:
+            self._files.close(target)
+        self._files.fsync_directory(self._aside)
+        return name, digest
+
+    def _make_aside(self) -> None:
+        with contextlib.suppress(FileExistsError):
+            self._files.mkdir(self._aside)
+        self._files.fsync_directory(self._directory)
+
+    def _copy(self, source: int, begin: int, end: int, target: int) -> str:
+        """Copy a range of bytes; their SHA-256."""
+        digest = hashlib.sha256()
+        while begin < end:
+            data = self._files.pread(source, min(_PIECE_BYTES, end - begin), begin)
+            if not data:
+                raise ChangedError(self._directory)  # the file is shorter than when it was walked, under the lock
+            self._files.write_all(target, data)
+            digest.update(data)
+            begin += len(data)
+        return digest.hexdigest()
+
+    # --- the last commit
+
+    def _finish(self, lost: list[LostRange], lock: WriterLock, wait_s: float) -> None:
+        """Write `repaired` for each lost range; or one, if none was lost. All lines are verified before it."""
+        events = [{"type": "repaired", "lost": each.seq, "hash": each.hash} for each in lost] or [{"type": "repaired"}]
+        writer = Writer(Reader(self._directory, self._files, lock), lock, self._files, self._settings)
+        try:
+            writer.open(time.monotonic() + wait_s)
+            for begin in range(0, len(events), _EVENTS_MAX):
+                line = msgspec.json.encode(events[begin : begin + _EVENTS_MAX])
+                end = writer.append(clock.now(), line, time.monotonic() + wait_s).end
+            writer.active.flusher.confirm(end, time.monotonic() + wait_s)
+        finally:
+            writer.close()
+
+
+class _Repaired(msgspec.Struct):
+    lost: int = 0
+    hash: str = ""
+
+
+_repaired = msgspec.json.Decoder(list[_Repaired]).decode
+
+
+class _Look:
+    """What is gathered from one walk."""
+
+    def __init__(self, place: str, check: Check, files: Files) -> None:
+        self.damages: list[Damage] = []
+        self.named: set[tuple[int, str]] = set()  # seq and hash of the `lost` lines that a `repaired` names
+        self.commits = 0
+        self._place = place
+        self._check = check
+        self._files = files
+        self._noted = 0  # how many damages of the walker are among ours
+        self._lost = False
+        self._base = record.ZERO_HASH  # what the next line continues
+
+    def note(self, damages: list[Damage]) -> None:
+        """Take over the damages that are new since the last call."""
+        for damage in damages[self._noted :]:
+            self.damages.append(damage)
+            if damage.last >= damage.first:
+                self._base = damage.next_prev or damage.prev
+        self._noted = len(damages)
+
+    def take(self, commit: Commit) -> None:
+        """Count a line that verifies; or take it for damaged, if whoever reads its events cannot."""
+        lost = segment.parse_lost(commit.events)
+        cause = self._check(commit, self._lost or bool(self.damages))
+        if cause is not None:
+            self._add(commit, cause)
+        else:
+            self.commits += 1
+            self._lost = self._lost or lost is not None
+            if commit.events.startswith(_REPAIRED):
+                self.named |= {(each.lost, each.hash) for each in _repaired(commit.events)}
+        self._base = commit.hash if lost is None else lost.next_prev or commit.hash
+
+    def _add(self, commit: Commit, cause: str) -> None:
+        place, path = commit.place, f"{self._place}/{segment.name(commit.place.segment)}"
+        length = place.line_bytes
+        before = self.damages[-1] if self.damages else None
+        if before is not None and before.file == path and before.action == "end":
+            # The line that lacks its LF is the damaged one: there is nothing to be ended.
+            self.damages.pop()
+            length -= 1
+            before = self.damages[-1] if self.damages else None
+        if (
+            before is not None
+            and (before.file, before.offset + before.bytes, before.last + 1) == (path, place.offset, commit.seq)
+            and before.first <= before.last
+        ):
+            self.damages[-1] = msgspec.structs.replace(
+                before, bytes=before.bytes + length, last=commit.seq, next_prev=commit.hash
+            )
+            return
+        line = self._line_number(path, place.offset)
+        damage = Damage(path, place.segment, line, place.offset, length, commit.seq, commit.seq, "", "", cause, "cut")
+        self.damages.append(msgspec.structs.replace(damage, prev=self._base, next_prev=commit.hash))
+
+    def _line_number(self, path: str, offset: int) -> int:
+        fd, line, at = self._files.open(path, os.O_RDONLY), 1, 0
+        try:
+            while at < offset:
+                data = self._files.pread(fd, min(_PIECE_BYTES, offset - at), at)
+                line, at = line + data.count(b"\n"), at + (len(data) or offset)
+        finally:
+            self._files.close(fd)
+        return line
+
+
+def _piece_name(damage: Damage) -> str:
+    return f"{damage.segment:020d}-{damage.offset}-{time.time_ns()}-{os.getpid()}.damaged"
+
+
+def _replacement(damage: Damage, digest: str) -> tuple[bytes, LostRange | None]:
+    """What is written in the place of a damage: a `lost` line, the LF a line lacks, or nothing."""
+    if damage.last < damage.first:
+        return (b"\n" if damage.action == "end" else b""), None
+    event = {
+        "type": "lost",
+        "first": damage.first,
+        "last": damage.last,
+        "bytes": damage.bytes,
+        "sha256": digest,
+        "next_prev": damage.next_prev,
+        "reason": "damage",
+    }
+    line, own = record.encode(damage.first, clock.now(), os.getpid(), msgspec.json.encode([event]), damage.prev)
+    return line, LostRange(damage.first, own, damage.last, "damage")

@@ -1,0 +1,128 @@
+"""P3 and P4: what a call takes over MCP, to post and to have it received."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from tools.figures.child import CONTENT
+from tools.figures.measuring import Bar, Figure, Sample, in_turns
+from tools.figures.servers import MCP, NO_OP_LEAN, NO_OP_SDK, Server
+from tools.figures.yardsticks import SyncedFile
+
+if TYPE_CHECKING:
+    from tools.figures.places import Place
+
+LINE_BYTES = 424
+"""What a post of CONTENT takes in the journal."""
+
+_CALLS = 20
+_TURNS = 5
+_DELIVERIES = 10
+_WAIT_S = 30
+_ASLEEP_S = 0.005
+"""Until a server that was asked to wait does wait."""
+
+
+class _Floor:
+    """What nobody can be faster than: no-op calls and one write+fdatasync, one after the other.
+
+    In turns and not apart: behind a flush, in which the processor sleeps, the same code is slower than in a tight loop.
+    """
+
+    def __init__(self, place: Place, no_ops: int) -> None:
+        self._lean = Server(NO_OP_LEAN, place, place.new("lean"))
+        self._lean.initialize()
+        self._file = SyncedFile(place.new("flush") / "file", LINE_BYTES)
+        self._no_ops = no_ops
+
+    def timed(self, times: int) -> list[float]:
+        found = []
+        for _ in range(times):
+            began = time.perf_counter()
+            self._lean.timed("noop", self._no_ops)
+            self._file.write()
+            found.append(time.perf_counter() - began)
+        return found
+
+    def close(self) -> None:
+        self._lean.kill()
+        self._file.close()
+
+
+class Post:
+    """P3."""
+
+    figures = (
+        Figure("P3", "MCP post, p50", "lean no-op + write+fdatasync, p50", "s", Bar(1.6)),
+        Figure("P3", "MCP post, p50", "SDK server's no-op, p50", "s", Bar(0.8)),
+    )
+    rounds = 11
+
+    def __init__(self, place: Place) -> None:
+        self._server = Server(MCP, place, place.new("post"))
+        self._sdk = Server(NO_OP_SDK, place, place.new("sdk"))
+        for server in (self._server, self._sdk):
+            server.initialize()
+        self._as = self._server.call("register", name="alice")["as"]
+        self._floor = _Floor(place, 1)
+
+    def sample(self) -> list[Sample]:
+        """A few calls of each in turn; medians of all of a round."""
+        post_s, floor_s, sdk_s = in_turns(
+            _TURNS,
+            lambda: self._server.timed("post", _CALLS, as_=self._as, channel="general", content=CONTENT),
+            lambda: self._floor.timed(_CALLS),
+            lambda: self._sdk.timed("noop", _CALLS),
+        )
+        return [Sample(post_s, floor_s), Sample(post_s, sdk_s)]
+
+    def close(self) -> None:
+        """End the servers."""
+        self._server.kill()
+        self._sdk.kill()
+        self._floor.close()
+
+
+class Delivery:
+    """P4."""
+
+    figures = (Figure("P4", "post -> another server's receive, p50", "2 lean no-ops + fdatasync, p50", "s", Bar(1.5)),)
+    rounds = 11
+
+    def __init__(self, place: Place) -> None:
+        data = place.new("delivery")
+        self._poster, self._reader = Server(MCP, place, data), Server(MCP, place, data)
+        for server in (self._poster, self._reader):
+            server.initialize()
+        self._poster.call("register", name="poster")
+        self._reader.call("register", name="reader")
+        self._reader.call("subscribe", as_="reader", channel="general")
+        self._floor = _Floor(place, 2)
+
+    def sample(self) -> list[Sample]:
+        """A few of each in turn; medians of all of a round."""
+        delivery_s, floor_s = in_turns(
+            _TURNS,
+            lambda: [self._deliver() for _ in range(_DELIVERIES)],
+            lambda: self._floor.timed(_DELIVERIES),
+        )
+        return [Sample(delivery_s, floor_s)]
+
+    def _deliver(self) -> float:
+        """Seconds from the first byte of a post to the last byte of the answer of who waited for it."""
+        self._reader.begin("receive", as_="reader", wait_seconds=_WAIT_S)
+        time.sleep(_ASLEEP_S)
+        began = time.perf_counter()
+        self._poster.begin("post", as_="poster", channel="general", content=CONTENT)
+        received = self._reader.end()
+        seconds = time.perf_counter() - began
+        self._poster.end()
+        self._reader.call("receive", as_="reader", count=0, ack=received["token"])
+        return seconds
+
+    def close(self) -> None:
+        """End the servers."""
+        self._poster.kill()
+        self._reader.kill()
+        self._floor.close()
