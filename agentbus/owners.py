@@ -116,7 +116,7 @@ class Owners:
         for owner in self._listed():
             if self.lives(owner):
                 with contextlib.suppress(OSError, ValueError):  # gone or half-written since: then it does not live yet
-                    found.append({"owner": owner, **json.loads(_read(self._path(owner)))})
+                    found.append({"owner": owner, **json.loads(self._read(owner))})
         return found
 
     def sweep(self, keep: Collection[str]) -> None:
@@ -145,13 +145,15 @@ class Owners:
             os.close(self._fd)
             self._fd = -1
 
+    def _read(self, owner: str) -> bytes:
+        fd = self._files.open(self._path(owner), os.O_RDONLY)
+        try:
+            return b"".join(self._files.read_all(fd, 0))
+        finally:
+            self._files.close(fd)
+
     def _path(self, owner: str) -> str:
         return f"{self._directory}/{owner}{_SUFFIX}"
-
-
-def _read(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read()
 
 
 def _facts_of_process() -> dict[str, object]:

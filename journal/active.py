@@ -67,6 +67,7 @@ class Active:
             first = segments[-1] if segments else 1
             facts = self.facts() if self.first == first else None
             if unsynced:
+                self.release()  # the copy is made under a lock of its own on the same file
                 self.make_good(_failed_elsewhere(unsynced[0]), deadline)
             elif facts is not None and (facts.st_dev, facts.st_ino) == self.identity:
                 return facts.st_size

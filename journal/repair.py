@@ -286,6 +286,8 @@ class _Look:
 
     def note(self, damages: list[Damage]) -> None:
         """Take over the damages that are new since the last call."""
+        if len(damages) == self._noted:
+            return
         for damage in damages[self._noted :]:
             self.damages.append(damage)
             if damage.last >= damage.first:

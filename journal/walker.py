@@ -38,8 +38,8 @@ _SYSTEM_FILES: Final = Files()
 class _Segment(msgspec.Struct, frozen=True):
     """A file, and what its name or its first line says it begins with: 0 where neither does.
 
-    ``sound`` is whether its first line verifies by itself; ``prev`` and ``journal`` are what that line says. ``held`` is
-    whether it is sound, or a line stands near its beginning that belongs there.
+    ``sound`` is whether its first line verifies by itself; ``prev`` and ``journal`` are what that line says, and
+    ``held`` is whether any line near its beginning is one that belongs there.
     """
 
     path: Path

@@ -141,6 +141,8 @@ class Writer:
         if size > position.offset:
             if self._is_unfinished_line(fd, position, size):
                 self._files.append(fd, b"\n", size)
+                with self.active.flushing():  # a power cut may keep what follows it, and not the LF: see `_put`
+                    self._files.fdatasync(fd)
                 position = self._reader.end().position
             else:
                 self._set_aside(fd, position)
@@ -175,7 +177,13 @@ class Writer:
 
     def _put(self, position: Position, when: str, events: bytes) -> Appended:
         line, digest = _encode(position, when, events)
-        self._files.append(self.active.fd, line, position.offset)
+        try:
+            self._files.append(self.active.fd, line, position.offset)
+        except UnwritableError:
+            # What was cut back may be on the disk, and come back in the place of lines that follow.
+            with self.active.flushing():
+                self._files.fdatasync(self.active.fd)
+            raise
         first, seq = position.segment, position.next_seq
         after = position.offset + len(line)
         end = Position(first, after, seq, digest, seq + 1, digest, position.journal)

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from agentbus import tools
 from tools import crash
 from tools.crashes import Summary, cut, flip, history, kill
-from tools.crashes.checks import Answers, check, fold_from_1
+from tools.crashes.checks import Answers, check, check_returns, fold_from_1
 from tools.crashes.damage import Unflushed, contents, lines_of
 from tools.crashes.history import Call
 from tools.crashes.session import Event, Told, abandon, call, compare, events_of, open_host, script
@@ -197,6 +197,18 @@ def test_the_command_fails_if_anything_was_wrong(capsys: pytest.CaptureFixture[s
         crash.conclude(Summary("flip", {"flips": 1, "undetected": 1}, ["undetected, bit at byte 7"]))
     assert ended.value.code == 1
     assert capsys.readouterr().out == "undetected, bit at byte 7\nflip: 1 flips, 1 undetected\n"
+
+
+def test_who_comes_back_finds_its_backlog_or_it_is_a_loss(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    host = open_host(data, Unflushed())
+    for name in ("ann", "bob"):
+        call(host, "register", name=name)
+    call(host, "post", as_="ann", channel="general", content="x")
+    call(host, "receive", as_="bob")
+    assert check_returns(data, ["bob"]).faults == ["bob came back as bob2, resumed: False"]  # it is not dead
+    abandon(host)
+    assert check_returns(data, ["ann", "bob"]).all() == []
 
 
 @pytest.mark.parametrize("mode", crash.TRIES)

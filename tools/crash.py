@@ -31,7 +31,7 @@ TRIES = {
 
         Every 50 rounds all stop, and it is checked: whatever was acknowledged is in the journal; no bad line, no gap
         in seq, nothing twice by key; nothing acked that was not shown; and the State of each living process, and of one
-        that opens the journal now, is that of a fold from seq 1.
+        that opens the journal now, is that of a fold from seq 1. Then all are killed, and each comes back to its backlog.
         """,
     ),
     "cut": (

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print what was done as one JSON object; all else on stderr.")
 @bus.settings_option
 def repair(*, yes: bool, as_json: bool, settings: Settings) -> None:
-    """Take damage out of the journal, and put a line in its place that says so.
+    """Take damage out of the journal, and say so in its place.
 
     Shows what it will do, and asks. Nothing is destroyed: damaged bytes are kept in journal/set-aside, and every sound
     line stays as it is. Refused while a session is alive.

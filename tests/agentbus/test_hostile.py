@@ -333,7 +333,6 @@ def test_a_fifo_among_the_owners_holds_nobody_up(data: Path) -> None:
         assert Background(lambda: {"status": agentbus(data, *command)[0]}).outcome() == {"status": 0}  # noqa: B023  # waited for
 
 
-@pytest.mark.xfail(reason="who asks for the living waits for the FIFO: to be mended in owners.py", strict=False)
 def test_who_asks_for_the_living_does_not_wait_for_a_fifo(data: Path) -> None:
     host = open_at(data)
     call(host, "register", name="sam")

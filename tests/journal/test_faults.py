@@ -475,16 +475,18 @@ def test_an_empty_last_segment_that_was_read_gets_its_first_line_before_any_othe
 # --- what a process cannot see of another's flush
 
 
-def test_after_a_failed_flush_another_process_writes_the_segment_anew_before_it_relies_on_it(kit: Kit) -> None:
+@pytest.mark.parametrize("opened", [False, True])
+def test_after_a_failed_flush_another_process_writes_the_segment_anew_before_it_relies_on_it(
+    kit: Kit, *, opened: bool
+) -> None:
     files = FaultyFiles()
-    failing = kit.open(files=files)
-    kit.commit(failing, "one")
+    failing, other = kit.open(files=files), kit.open()
+    kit.commit(other if opened else failing, "one")
     files.fail_verbs("fdatasync")
     with pytest.raises(UnsyncedError):
         kit.commit(failing, "two")
     inode = kit.segment().stat().st_ino
     assert [path.name for path in kit.directory.glob("*.unsynced")] == [f"{kit.segment().name}.unsynced"]
-    other = kit.open()
     kit.commit(other, "three")
     assert kit.segment().stat().st_ino != inode
     assert list(kit.directory.glob("*.unsynced")) == []

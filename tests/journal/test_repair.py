@@ -531,6 +531,69 @@ def test_a_segment_that_shrinks_under_the_lock_ends_the_repair(tmp_path: Path) -
     assert case.files() == case.before
 
 
+class Noted(Files):
+    """Notes what is written, flushed and renamed, by the end of its path."""
+
+    def __init__(self) -> None:
+        self.steps: list[str] = []
+        self.paths: dict[int, str] = {}
+
+    def note(self, verb: str, path: str) -> None:
+        what = path.rsplit(".", 1)[-1] if "." in path.rsplit("/", 1)[-1] else path.rsplit("/", 1)[-1]
+        if self.steps[-1:] != [f"{verb} {what}"]:
+            self.steps.append(f"{verb} {what}")
+
+    def open(self, path: str, flags: int) -> int:
+        fd = super().open(path, flags)
+        self.paths[fd] = path
+        return fd
+
+    def dup(self, fd: int) -> int:
+        copy = super().dup(fd)
+        self.paths[copy] = self.paths[fd]
+        return copy
+
+    def write(self, fd: int, data: bytes) -> int:
+        self.note("write", self.paths[fd])
+        return super().write(fd, data)
+
+    def fsync(self, fd: int) -> None:
+        self.note("fsync", self.paths[fd])
+        super().fsync(fd)
+
+    def fdatasync(self, fd: int) -> None:
+        self.note("fdatasync", self.paths[fd])
+        super().fdatasync(fd)
+
+    def rename(self, old: str, new: str) -> None:
+        self.note("rename", old)
+        super().rename(old, new)
+
+    def mkdir(self, path: str) -> None:
+        self.note("mkdir", path)
+        super().mkdir(path)
+
+    def unlink(self, path: str) -> None:
+        self.note("unlink", path)
+        super().unlink(path)
+
+
+def test_each_step_is_durable_before_the_next(tmp_path: Path) -> None:
+    made = three()
+    change(made, 10)
+    made[3] = [b"stray\n"]
+    case = Case(tmp_path, made)
+    files = Noted()
+    case.run(files=files)
+    mended = ["mkdir set-aside", "fsync journal", "write damaged", "fsync damaged", "fsync set-aside", "write new"]
+    mended += ["fsync new", "rename new", "fsync journal", "write jsonl"]
+    taken = ["mkdir set-aside", "fsync journal", "rename jsonl", "fsync set-aside", "fsync journal"]
+    begin = files.steps.index("unlink " + f"{5:020d}")
+    assert files.steps[begin + 1 :][:1] == ["fsync snapshots"]
+    assert files.steps[begin + 2 :][: len(taken) + len(mended)] == taken + mended
+    assert "fdatasync jsonl" in files.steps[-2:]
+
+
 def test_what_cannot_be_read_is_not_judged(tmp_path: Path) -> None:
     case = Case(tmp_path, three())
     files = FaultyFiles()

@@ -1,4 +1,4 @@
-"""What must be so after processes were killed, given what they had been told. Reads a journal, changes nothing.
+"""What must be so after processes were killed, given what they had been told. Only `check_returns` writes.
 
 The lines are read plainly here, not by the product; `journal.verify` and the fold are asked besides.
 """
@@ -14,7 +14,7 @@ from agentbus import queries, wire
 from agentbus.fold import fold
 from agentbus.state import State
 from journal import CorruptError, Fault, audit, verify
-from tools.crashes.session import abandon, events_of, open_host
+from tools.crashes.session import abandon, call, events_of, open_host
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -103,6 +103,26 @@ def check(data: Path, answers: Answers, states: dict[str, bytes]) -> Findings:
     folded = fold_from_1(data)
     _check_delivery(events, json.loads(folded), answers, found)
     _check_states(folded, {**states, "who opens it now": opened_now(data)}, found)
+    return found
+
+
+def check_returns(data: Path, names: Iterable[str]) -> Findings:
+    """Let each come back, when all are dead: under its own name, to what it has not acked, and first to its last batch."""
+    found = Findings()
+    for name in names:
+        before = json.loads(fold_from_1(data))
+        unread = {row["channel"]: row["unread"] for row in before["subscriptions"] if row["as"] == name}
+        batch = [row["token"] for row in before["batches"] if row["as"] == name]
+        host = open_host(data, snapshots=True)
+        back = call(host, "register", name=name)
+        if (back["as"], back["resumed"]) != (name, True):
+            found.faults.append(f"{name} came back as {back['as']}, resumed: {back['resumed']}")
+        if {row["channel"]: row["count"] for row in back["pending"]} != {each: n for each, n in unread.items() if n}:
+            found.lost.append(f"{name} came back and was told {back['pending']} of {unread} unread")
+        received = call(host, "receive", as_=back["as"])
+        if batch and (received.get("token"), received.get("redelivered")) != (batch[0], True):
+            found.lost.append(f"{name} came back and did not get its batch {batch[0]} again")
+        abandon(host)
     return found
 
 

@@ -22,7 +22,7 @@ from agentbus import projection, queries, tools
 from agentbus.errors import BusError
 from journal import Files, JournalError
 from tools.crashes import Summary, again_with
-from tools.crashes.checks import Answers, Findings, check
+from tools.crashes.checks import Answers, Findings, check, check_returns
 from tools.crashes.session import call, open_host
 from tools.crashes.workers import WAIT_S, Ears, HungError, Worker, listen_to_all
 
@@ -252,6 +252,8 @@ class _Era:
                 seat.worker.bury()
                 seat.take_in()
         self.found.add(check(self.data, self.answers, states))
+        if not self.found.faults:
+            self.found.add(check_returns(self.data, states))
 
     def _round(self) -> None:
         """One kill. A process that has died by its own hand already is the first to be replaced."""

@@ -1,9 +1,9 @@
 """Every state a power cut may leave of a model disk, or a fair choice where there are too many. Touches no file.
 
-What is tried where the space is small (`_EVERY_MAX`): every combination. Otherwise, of a file: as it is, as it was when it
-was last safe, as it was after each change since, its size cut at each border of 512 bytes, each block alone old and each
-alone new, each block alone in each version; of a directory: all, none, each alone, each alone missing, and the first n of
-the changes of its names; of a disk: each of these with everything else as it is, and as it was; and some by chance.
+Where the space is small (`_EVERY_MAX`) that is every combination. Otherwise, of a file: as it is, as it was when it
+was last safe and after each change since, its size cut at each border of 512 bytes, each block alone old, each alone
+new, and each alone in each version; of a directory: all, none, each alone, each alone missing, and the first n of the
+changes of its names; of a disk: each of these with all else as it is, and with all else as it was; and some by chance.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ WAIT_S = 30.0
 """How long anything is waited for: never reached where all is well, whatever else the machine does."""
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["agentbus.calls", "tools.crashes.session", "tools.crashes.kill"])
+_CONTEXT.set_forkserver_preload(["__main__", "agentbus.calls", "tools.crashes.session", "tools.crashes.kill"])
 
 
 class HungError(Exception):
@@ -57,6 +57,7 @@ class Worker:
         self.heard: list[Any] = []
         self.ended = False
         self.exit_code = 0
+        self._buried = False
         self._process = _CONTEXT.Process(target=_live, args=(their_words, their_said, target, *arguments), daemon=True)
         self._process.start()
         their_words.close()
@@ -71,7 +72,8 @@ class Worker:
 
     def kill(self) -> None:
         """SIGKILL, and no waiting."""
-        self._process.kill()
+        if not self._buried:
+            self._process.kill()
 
     def listen(self, wait_s: float = 0.0) -> bool:
         """Take in what it has said by now, or its first message within the time; whether there was any."""
@@ -102,17 +104,20 @@ class Worker:
                 raise HungError
 
     def bury(self) -> None:
-        """Wait for its end, hear its last words, and let go of it.
+        """Wait for its end, hear its last words, and let go of it; once.
 
         Raises:
             HungError: it lives on.
         """
+        if self._buried:
+            return
         self._process.join(WAIT_S)
         if self._process.exitcode is None:
             raise HungError
         self.exit_code = self._process.exitcode
         while not self.ended:
             self.listen(WAIT_S)
+        self._buried = True
         self._words.close()
         self._said.close()
         self._process.close()
