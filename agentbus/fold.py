@@ -9,7 +9,7 @@ then it is counted in ``State.orphans``.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import UNSET, Struct
 
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from agentbus.events import AnyEvent
+
+
+DEFAULT_CHANNELS_SEQ: Final = 2
+"""The line of every journal that makes the default channels: if it is lost, it is known all the same."""
 
 
 class FoldError(Exception):
@@ -313,6 +317,9 @@ def _reset(state: State, event: ev.Reset, now: _Moment) -> None:  # noqa: ARG001
 def _lost(state: State, event: ev.Lost, now: _Moment) -> None:  # noqa: ARG001  # one shape for all of _APPLY
     state.lost = True
     state.last_seq = event.last
+    if event.first <= DEFAULT_CHANNELS_SEQ <= event.last:
+        for made in ev.DEFAULT_CHANNELS:
+            state.channels.setdefault(made.channel, Channel(made.channel, made.kind, Retained()))
     for mine in state.subscriptions.values():
         for channel, subscription in mine.items():
             if subscription.cursor < event.last:

@@ -11,10 +11,9 @@ import os
 import threading
 from typing import TYPE_CHECKING, Final
 
-from journal.errors import UnreadableError, UnsyncedError
-from journal.files import render_cause
+from journal.errors import UnsyncedError
+from journal.files import is_marked, render_cause
 from journal.flush import Flusher, FlushFailedError, Point
-from journal.listing import UNSYNCED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,16 +62,16 @@ class Active:
         while True:
             if self.first:
                 self._lock_it(deadline)
-            segments, unsynced = self._reader.look()
+            segments = self._reader.segments()
             first = segments[-1] if segments else 1
             facts = self.facts() if self.first == first else None
-            if unsynced:
-                self.release()  # the copy is made under a lock of its own on the same file
-                self.make_good(_failed_elsewhere(unsynced[0]), deadline)
-            elif facts is not None and (facts.st_dev, facts.st_ino) == self.identity:
-                return facts.st_size
-            else:
+            if facts is None or (facts.st_dev, facts.st_ino) != self.identity:
                 self._change_to(first, deadline)
+            elif is_marked(facts):
+                self.release()  # the copy is made under a lock of its own on the same file
+                self.make_good(_failed_elsewhere(first), deadline)
+            else:
+                return facts.st_size
 
     def _change_to(self, first: int, deadline: float) -> None:
         if self.first not in (0, first):
@@ -180,8 +179,10 @@ class Active:
         try:
             yield
         except OSError as error:
-            with contextlib.suppress(OSError):  # as well as such a disk can; after a power cut no mark is needed
-                self._files.close(self._files.open(self._reader.path(first) + UNSYNCED, os.O_WRONLY | os.O_CREAT))
+            with contextlib.suppress(
+                OSError
+            ):  # a disk that refuses that takes no other line; a power cut needs no mark
+                self._files.mark(self._reader.path(first))
             raise FlushFailedError(first, error) from error
 
     def _flush(self, upto: Point) -> Point:
@@ -219,19 +220,28 @@ class Active:
         """
         with self._failing(first):
             self._files.fsync_directory(self._reader.directory)
-        try:
-            _, unsynced = self._reader.look()
-        except UnreadableError as error:
-            raise UnsyncedError(str(error)) from error
-        if first in unsynced:
+        if self.has_failed(first):
             raise _failed_elsewhere(first)
         self._named = first
 
-    def make_all_good(self, deadline: float) -> None:
-        """Make good what failed here, then what failed in other processes; see `make_good`."""
+    def has_failed(self, first: int) -> bool:
+        """Whether a flush of a segment failed in some process, and nobody has written it anew since.
+
+        Raises:
+            UnsyncedError: the system does not tell.
+        """
+        try:
+            return is_marked(self._files.stat(self._reader.path(first)))
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise UnsyncedError(render_cause(error)) from error
+
+    def make_all_good(self, last: int, deadline: float) -> None:
+        """Make good what failed here, then the last segment if that failed in another process; see `make_good`."""
         self.make_good(self.flusher.failure, deadline)
-        for first in self._reader.look()[1]:
-            self.make_good(_failed_elsewhere(first), deadline)
+        if self.has_failed(last):
+            self.make_good(_failed_elsewhere(last), deadline)
 
     def make_good(self, failure: FlushFailedError | None, deadline: float) -> None:
         """Put a verified copy in the place of a segment whose flush failed: its own pages prove nothing any more.
@@ -247,8 +257,6 @@ class Active:
             # What is gone cannot be made good, and whoever wrote it was told "unsynced".
             with contextlib.suppress(FileNotFoundError):
                 self._write_anew(first, path, deadline)
-            with contextlib.suppress(FileNotFoundError):
-                self._files.unlink(path + UNSYNCED)
         except OSError as error:
             raise UnsyncedError(f"{failure.cause}, and then {render_cause(error)}") from error
         self.flusher.made_good(first)

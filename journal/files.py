@@ -36,6 +36,11 @@ def render_cause(error: OSError) -> str:
     return "disk full" if error.errno in _FULL else (error.strerror or str(error))
 
 
+def is_marked(facts: os.stat_result) -> bool:
+    """Whether `Files.mark` was called for a file; a copy put in its place has no mark."""
+    return bool(facts.st_mode & stat.S_ISVTX)
+
+
 class Files:
     """System calls on files and directories. Errors are OSErrors unless a method says otherwise."""
 
@@ -122,6 +127,10 @@ class Files:
         """0600 if it is anything else."""
         if os.fstat(fd).st_mode & 0o777 != FILE_MODE:
             os.fchmod(fd, FILE_MODE)
+
+    def mark(self, path: str) -> None:
+        """Mark a segment of which a flush failed: a bit of its mode needs no room on the disk, and no name."""
+        os.chmod(path, FILE_MODE | stat.S_ISVTX)
 
     # The kernel's lock is flock, called by itself: a library's checks around it cost ten times the call, which every
     # commit makes four times, and its import more than all the rest of a start.

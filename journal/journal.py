@@ -107,10 +107,11 @@ class Journal:
         return self._reader.read(after_seq)
 
     def line_at(self, place: Place, seq: int) -> Commit:
-        """The line that was verified at a place, by one read; its hash is not checked again.
+        """The line that was verified at a place, by one read; that it continues the one before is checked again.
 
         Raises:
             ReplacedError: another line is there.
+            CorruptError: it was damaged since.
         """
         return self._reader.line_at(place, seq)
 
@@ -213,10 +214,11 @@ class Journal:
         end = self._writer.active.end_point()
         if not self.last_seq:
             return
-        if self._writer.active.flusher.failure is not None or self._reader.look()[1]:
+        active = self._writer.active
+        if active.flusher.failure is not None or active.has_failed(end[1]):
             with self.locked(deadline):
-                self._writer.active.make_all_good(deadline)
-        self._writer.active.flusher.confirm(end, deadline)
+                active.make_all_good(end[1], deadline)
+        active.flusher.confirm(end, deadline)
 
     @contextlib.contextmanager
     def locked(self, deadline: float) -> Iterator[None]:

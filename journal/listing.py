@@ -1,7 +1,4 @@
-"""Which segments a directory holds, asked of the system only when that can have changed. Opens no file.
-
-Also which of them have a mark beside them: a flush failed in some process, and no other may rely on what it reads.
-"""
+"""Which segments a directory holds, asked of the system only when that can have changed. Opens no file."""
 
 from __future__ import annotations
 
@@ -15,7 +12,6 @@ from journal.files import render_cause
 if TYPE_CHECKING:
     from journal.files import Files
 
-UNSYNCED: Final = ".unsynced"
 _TICK_NS: Final = 50_000_000  # kernels stamp files by a clock that ticks at least every 10 ms
 _COARSE_TICK_NS: Final = 3_000_000_000  # a time without a fraction may come from a filesystem that counts 2 seconds
 
@@ -28,10 +24,9 @@ class Listing:
         self._files = files
         self._changed_ns = -1  # the directory's time when it was listed; -1 if the next change might not move that
         self._segments: list[int] = []
-        self._unsynced: list[int] = []
 
-    def look(self) -> tuple[list[int], list[int]]:
-        """First seqs of the segments there are, and of those that carry the mark, in order; none without a directory.
+    def segments(self) -> list[int]:
+        """First seqs of the segments there are, in order; none without a directory.
 
         A listing is kept while the directory's time stands still, if it was made long enough after that time for
         the next change to move it.
@@ -42,17 +37,14 @@ class Listing:
         try:
             changed_ns = self._files.stat(self._directory).st_mtime_ns
             if self._changed_ns == changed_ns:
-                return self._segments, self._unsynced
+                return self._segments
             names = self._files.listdir(self._directory)
         except FileNotFoundError:
-            self._segments, self._unsynced, self._changed_ns = [], [], -1
-            return [], []
+            return []
         except OSError as error:
             raise UnreadableError(self._directory, render_cause(error)) from error
         found = sorted(seq for text in names if (seq := segment.parse_name(text)) is not None)
-        marked = [text.removesuffix(UNSYNCED) for text in names if text.endswith(UNSYNCED)]
-        self._unsynced = sorted(seq for text in marked if (seq := segment.parse_name(text)) is not None)
         settled_ns = _TICK_NS if changed_ns % 1_000_000_000 else _COARSE_TICK_NS
         self._segments = found
         self._changed_ns = changed_ns if time.time_ns() - changed_ns > settled_ns else -1
-        return self._segments, self._unsynced
+        return found

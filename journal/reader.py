@@ -49,11 +49,7 @@ class Reader:
 
     def segments(self) -> list[int]:
         """First seqs of the segments there are, in order."""
-        return self._listing.look()[0]
-
-    def look(self) -> tuple[list[int], list[int]]:
-        """The same, and those of which some process's flush failed and which nobody has written anew since."""
-        return self._listing.look()
+        return self._listing.segments()
 
     def read(self, after_seq: int) -> Iterator[Commit]:
         """Verified commits after ``after_seq``, up to the last LF; see `Journal.read`."""
@@ -136,15 +132,22 @@ class Reader:
         path = self.path(place.segment)
         fd = self._open_path(path)
         try:
-            line = self._pread(fd, place.line_bytes, place.offset)
+            lead = min(place.offset, record.TAIL_BYTES + 1)
+            data = self._pread(fd, lead + place.line_bytes, place.offset - lead)
+            line = data[lead:-1]
+            if not line.startswith(b'{"seq":%d,' % seq) or data.find(b"\n", lead) != lead + place.line_bytes - 1:
+                raise self.replaced(path, f"seq {seq} is not at byte {place.offset}")
+            before = record.stated_hash(data[: lead - 1]) if lead else None
+            try:
+                return record.decode(line, before, place.segment, place.offset)
+            except BadLineError:
+                # After a `lost` line the one before tells no hash. A scan of the segment does, or says what is damaged.
+                start = segment.start(place.segment)
+                for _ in self._scans(fd, start, last=not self._later(start)):
+                    pass
+                return record.decode(line, None, place.segment, place.offset)
         finally:
             self._files.close(fd)
-        try:
-            if line.startswith(b'{"seq":%d,' % seq) and line.find(b"\n") == place.line_bytes - 1:
-                return record.decode(line[:-1], None, place.segment, place.offset)
-        except BadLineError:
-            pass
-        raise self.replaced(path, f"seq {seq} is not at byte {place.offset}")
 
     def bookmark(self, seq: int) -> Bookmark | None:
         """The place after a line that was verified lately; see `Journal.bookmark`."""

@@ -20,7 +20,7 @@ import msgspec
 
 from journal import clock, directory, record, segment
 from journal.errors import JournalError, UnreadableError, UnwritableError
-from journal.files import Files, render_cause
+from journal.files import Files, render_place
 from journal.findings import Damage, LostRange
 from journal.journal import SEGMENT_BYTES_MAX
 from journal.lock import WriterLock
@@ -123,7 +123,7 @@ class Repair:
                     look.take(found)
             look.note(walker.damages)
         except OSError as error:
-            raise UnreadableError(self._directory, render_cause(error)) from error
+            raise UnreadableError(self._directory, render_place(error)) from error
         lost = [each for each in walker.verdict.lost if each.reason == "damage"]
         return Plan(look.damages, [each for each in lost if (each.seq, each.hash) not in look.named], look.commits)
 
@@ -151,7 +151,7 @@ class Repair:
             finally:
                 lock.release()
         except OSError as error:
-            raise UnwritableError(render_cause(error)) from error
+            raise UnwritableError(render_place(error)) from error
         finally:
             lock.close()
 

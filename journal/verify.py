@@ -5,9 +5,13 @@ The same walk by which repair finds its damage, without a `Journal` and without 
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
 from typing import TYPE_CHECKING
 
 from journal.errors import CorruptError
+from journal.files import Files
 from journal.findings import Fault, Verdict
 from journal.record import Commit
 from journal.walker import Walker
@@ -15,6 +19,17 @@ from journal.walker import Walker
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
+
+
+class _Copies(Files):
+    """An auditor's files: they may be links, and may belong to anybody."""
+
+    def open(self, path: str, flags: int) -> int:
+        fd = os.open(path, flags | os.O_CLOEXEC)
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            os.close(fd)
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        return fd
 
 
 def walk(paths: Iterable[Path]) -> Iterator[Commit | Fault | Verdict]:
@@ -28,7 +43,7 @@ def walk(paths: Iterable[Path]) -> Iterator[Commit | Fault | Verdict]:
         UnsupportedError: a segment is of another format.
         OSError: a file cannot be read.
     """
-    walker = Walker()
+    walker = Walker(_Copies())
     yield from walker.walk(paths)
     yield walker.verdict
 

@@ -16,7 +16,6 @@ import msgspec
 
 from journal import salvage, segment
 from journal.errors import UnsupportedError
-from journal.files import Files
 from journal.findings import Damage, Fault, LostRange, Tail, Verdict
 from journal.record import LINE_BYTES_MAX, BadLineError, Commit, decode
 from journal.salvage import Next, Raw
@@ -25,6 +24,7 @@ from journal.segment import Position
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from journal.files import Files
     from journal.segment import Scan
 
 _CHUNK_BYTES: Final = 1 << 20
@@ -32,7 +32,6 @@ _NOWHERE: Final = msgspec.structs.replace(segment.start(1), next_seq=0)
 _FOLLOWS_NOTHING: Final = "continues neither the damaged line before it nor the last sound one"
 _OUT_OF_PLACE: Final = "stands where it does not belong"
 _OPENING_LINES_MAX: Final = 16  # something may have been put in before the line that opens a segment
-_SYSTEM_FILES: Final = Files()
 
 
 class _Segment(msgspec.Struct, frozen=True):
@@ -58,7 +57,7 @@ class Walker:
         damages: so far, in order; each is there once its last fault was given.
     """
 
-    def __init__(self, files: Files = _SYSTEM_FILES) -> None:
+    def __init__(self, files: Files) -> None:
         self.verdict = Verdict()
         self.damages: list[Damage] = []
         self._files = files

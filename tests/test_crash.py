@@ -89,7 +89,9 @@ def test_the_checks_after_kills_find_what_is_lost_doubled_and_never_shown(tmp_pa
         told = Answers()
         told.take("ann", ("posting", "k", "x"))
         told.take("ann", ("posted", "k", seq))
-        told.take("bob", ("received", shown, acked))
+        told.take("bob", ("received", token, shown))
+        told.take("bob", ("acking", token))
+        told.take("bob", ("acked", acked))
         return told
 
     seq = post["seq"]
@@ -97,7 +99,7 @@ def test_the_checks_after_kills_find_what_is_lost_doubled_and_never_shown(tmp_pa
     assert check(data, answers(seq + 1, [seq], token), states).all() == [
         f"lost: key 'k', acknowledged at seq {seq + 1}"
     ]
-    assert check(data, answers(seq, [], token), states).all()[0].endswith("was acked by bob, who never saw it")
+    assert check(data, answers(seq, [], token), states).all()[0].endswith("lies behind bob, who never acked it")
     assert check(data, answers(seq, [seq], "f" * 12), states).all() == ["lost: the ack of ffffffffffff by bob"]
     assert "the State of bob is not" in check(data, answers(seq, [seq], token), {"bob": b"{}"}).all()[0]
     twice = answers(seq, [seq], token)

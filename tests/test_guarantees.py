@@ -40,6 +40,7 @@ def test_a_test_that_a_promise_rests_on_is_there(named: str) -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_a_mode_that_a_promise_rests_on_is_there(mode: str) -> None:
     assert mode in TRIES
+    assert (ROOT / "tools" / "crashes" / f"{mode}.py").is_file()
 
 
 def test_each_mode_of_the_tool_shows_something() -> None:

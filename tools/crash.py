@@ -30,8 +30,9 @@ TRIES = {
         what its predecessor was not answered. A fifth process is never killed.
 
         Every 50 rounds all stop, and it is checked: whatever was acknowledged is in the journal; no bad line, no gap
-        in seq, nothing twice by key; nothing acked that was not shown; and the State of each living process, and of one
-        that opens the journal now, is that of a fold from seq 1. Then all are killed, and each comes back to its backlog.
+        in seq, nothing twice by key; no cursor moved but by an ack; and the State of each living process, and of one
+        that opens the journal now, is that of a fold from seq 1. Then all are killed, and each comes back to its
+        backlog.
         """,
     ),
     "cut": (

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections import defaultdict
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from agentbus.config import Settings
+    from agentbus.log import Log
     from journal import Commit, Damage, Mended, Plan
 
     Say = Callable[[str], None]
@@ -54,27 +56,26 @@ def repair(*, yes: bool, as_json: bool, settings: Settings) -> None:
     if not open_journal(settings, read_only=True).exists:
         bus.say_no_journal(settings.data_directory, err=as_json)
         return
-    judge = _Judges()
-    work = _open_repair(settings, judge)
-    plan = work.plan()
-    done: list[Mended] = []
-    if plan.damages or plan.unnamed:
-        _tell_plan(plan, settings, say)
-        _refuse_while_alive(settings, judge.identities)
-        if not yes:
-            _ask(say)
-        done = work.perform(plan, lambda: _prepare(settings, judge.identities), wait_s=COMMAND_DEADLINE_S)
-        _log(done, settings)
-        _tell_done(done, settings, say)
-    else:
-        say(f"Agentbus: nothing to repair: {plan.commits} lines, all sound.")
+    with closing(open_log(settings.data_directory, settings.log_level)) as log:
+        judges = _Judges()
+        work = _open_repair(settings, judges, log)
+        plan = work.plan()
+        done: list[Mended] = []
+        if plan.damages or plan.unnamed:
+            _tell_plan(plan, settings, say)
+            _refuse_while_alive(settings, judges.identities)
+            if not yes:
+                _ask(say)
+            done = work.perform(plan, lambda: _prepare(settings, judges.identities), wait_s=COMMAND_DEADLINE_S)
+            _log(done, log)
+            _tell_done(done, settings, say)
+        else:
+            say(f"Agentbus: nothing to repair: {plan.commits} lines, all sound.")
     if as_json:
         print_json(_render_json(plan, done, settings))
 
 
-def _open_repair(settings: Settings, judge: _Judges) -> Repair:
-    log = open_log(settings.data_directory, settings.log_level)
-
+def _open_repair(settings: Settings, judges: _Judges, log: Log) -> Repair:
     def tell(piece: str) -> None:
         log.warning("set a torn tail aside: it was never acknowledged", piece=piece)
 
@@ -85,7 +86,7 @@ def _open_repair(settings: Settings, judge: _Judges) -> Repair:
         by=f"agentbus {__version__}",
         segment_bytes_max=settings.segment_mib << 20,
         on_set_aside=tell,
-        new_check=judge.new,
+        new_check=judges.new,
         allow_network_filesystem=settings.allow_network_filesystem,
     )
 
@@ -198,12 +199,10 @@ def _seqs(first: int, last: int) -> str:
 # --- for programs
 
 
-def _log(done: list[Mended], settings: Settings) -> None:
-    log = open_log(settings.data_directory, settings.log_level)
+def _log(done: list[Mended], log: Log) -> None:
     for each in done:
-        seqs = "" if each.lost is None else _seqs(each.lost.seq, each.lost.last)
+        seqs = None if each.lost is None else _seqs(each.lost.seq, each.lost.last)
         log.warning("repaired", file=each.damage.file, offset=each.damage.offset, piece=each.piece, lost=seqs)
-    log.close()
 
 
 def _render_json(plan: Plan, done: list[Mended], settings: Settings) -> dict[str, Any]:

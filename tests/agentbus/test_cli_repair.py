@@ -182,6 +182,27 @@ def test_what_was_done_can_be_had_as_json_with_all_else_on_stderr(damaged: Path)
     assert row["cause"].startswith("does not verify")
 
 
+def test_what_was_not_lost_is_told_as_json_too_and_everything_set_aside_is_logged(data: Path) -> None:
+    writer = Writer(data / "journal")
+    content = writer.path.read_bytes()
+    writer.path.write_bytes(b"hello\n" + content + b"torn")
+    status, out, _ = agentbus("repair", "--yes", "--json")
+    (row,) = json.loads(out)["repaired"]
+    assert (status, "lost" in row, row["bytes"]) == (0, False, 6)
+    log = [json.loads(line) for line in (data / "agentbus.log").read_bytes().splitlines()]
+    assert [(line["level"], line["msg"]) for line in log] == [
+        ("WARN", "set a torn tail aside: it was never acknowledged"),
+        ("WARN", "repaired"),
+    ]
+    pieces = {path.name: path.read_bytes() for path in (data / "journal" / "set-aside").iterdir()}
+    assert [pieces[line["piece"]] for line in log] == [b"torn", b"hello\n"]
+    assert log[1]["offset"] == 0
+    lines = writer.path.read_bytes().splitlines(keepends=True)
+    writer.path.write_bytes(b"".join([lines[0], lines[2]]))
+    (row,) = json.loads(agentbus("repair", "--yes", "--json")[1])["repaired"]
+    assert ("set_aside" in row, row["lost"]["first"], row["next_checked"]) == (False, 2, False)
+
+
 def test_each_kind_of_damage_has_its_words(data: Path) -> None:
     writer = Writer(data / "journal")
     writer.write(posted("one"))

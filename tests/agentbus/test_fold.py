@@ -13,7 +13,7 @@ from agentbus import events as ev
 from agentbus import queries, wire
 from agentbus.fold import FoldError, fold
 from agentbus.state import State
-from journal import Commit, Place
+from journal import Commit, Place, format_time
 from tests.agentbus.building import HOUR_MS, MINE, START_MS, THEIRS, World
 from tests.agentbus.wandering import Step, steps, wandered
 
@@ -354,6 +354,22 @@ def test_a_message_on_a_channel_whose_making_was_lost_is_kept(world: World) -> N
     lose(world, 3, 3)
     seq = world.post("Ann", "reviews")
     assert list(world.state.channels["reviews"].retained.seqs) == [seq]
+
+
+def test_the_default_channels_are_known_though_the_line_that_made_them_is_lost() -> None:
+    state = State()
+    lost = ev.Lost(first=1, last=4, bytes=9, next_prev=None, reason="damage")
+    fold(state, Commit(1, format_time(0), 1, b"", "", Place(1, 0, 9)), [lost])
+    assert {name: channel.kind for name, channel in state.channels.items()} == {
+        "general": "ordinary",
+        "memory": "memory",
+    }
+    later = State()
+    opened = ev.SegmentOpened(format=1, journal="j", prev="0" * 64)
+    fold(later, Commit(1, format_time(0), 1, b"", "", Place(1, 0, 9)), [opened])
+    after = ev.Lost(first=3, last=4, bytes=9, next_prev=None, reason="damage")
+    fold(later, Commit(3, format_time(0), 1, b"", "", Place(1, 9, 9)), [after])
+    assert later.channels == {}
 
 
 def test_the_ack_of_a_batch_whose_subscription_was_lost_moves_what_is_left(world: World) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parent.parent.parent
-DIGEST_OF_FORM = {1: "e26b35bc5b1f0547"}
+DIGEST_OF_FORM = {1: "328cad7fd11fffdf"}
 
 
 @pytest.fixture

@@ -29,6 +29,7 @@ VERBS = (
     "fsync",
     "rename",
     "unlink",
+    "mark",
     "mkdir",
     "stat",
     "fstat",

@@ -22,6 +22,7 @@ from journal import (
     Verdict,
     verify,
 )
+from journal.files import is_marked
 from journal.flush import Flusher, FlushFailedError
 from tests.journal.conftest import FaultyFiles, events, soon
 
@@ -177,7 +178,7 @@ def test_flush_alone_makes_a_failed_flush_good(kit: Kit) -> None:
     assert "fdatasync" not in files.calls
     assert journal._writer.active.flusher.failure is None
     with journal.locked(soon()):
-        journal._writer.active.make_all_good(soon())  # another thread was quicker: nothing is left to do
+        journal._writer.active.make_all_good(1, soon())  # another thread was quicker: nothing is left to do
 
 
 def test_a_segment_that_lost_lines_it_held_is_not_made_good_by_copying_what_is_left(kit: Kit) -> None:
@@ -486,10 +487,10 @@ def test_after_a_failed_flush_another_process_writes_the_segment_anew_before_it_
     with pytest.raises(UnsyncedError):
         kit.commit(failing, "two")
     inode = kit.segment().stat().st_ino
-    assert [path.name for path in kit.directory.glob("*.unsynced")] == [f"{kit.segment().name}.unsynced"]
+    assert is_marked(kit.segment().stat())
     kit.commit(other, "three")
     assert kit.segment().stat().st_ino != inode
-    assert list(kit.directory.glob("*.unsynced")) == []
+    assert not is_marked(kit.segment().stat())
     files.fail_nothing()
     kit.commit(failing, "four")
     assert kit.texts() == ["one", "two", "three", "four"]
@@ -515,7 +516,7 @@ def test_a_process_whose_first_flush_comes_after_the_failure_looks_for_the_mark_
     journal = kit.open()
 
     def build(_time: str) -> bytes:
-        (kit.directory / f"{kit.segment().name}.unsynced").touch()
+        Files().mark(str(kit.segment()))
         list(journal.read(0))
         return events("two")
 
@@ -523,7 +524,7 @@ def test_a_process_whose_first_flush_comes_after_the_failure_looks_for_the_mark_
         journal.commit(build, deadline=soon())
     kit.commit(journal, "three")
     assert kit.texts() == ["one", "two", "three"]
-    assert list(kit.directory.glob("*.unsynced")) == []
+    assert not is_marked(kit.segment().stat())
 
 
 def test_a_first_flush_that_cannot_look_for_the_mark_is_unsynced(kit: Kit) -> None:
@@ -533,7 +534,7 @@ def test_a_first_flush_that_cannot_look_for_the_mark_is_unsynced(kit: Kit) -> No
 
     def build(_time: str) -> bytes:
         list(journal.read(0))
-        files.fail = lambda verb, _: errno.EIO if verb in ("stat", "listdir") and "fdatasync" in files.calls else 0
+        files.fail = lambda verb, _: errno.EIO if verb == "stat" and "fdatasync" in files.calls else 0
         return events("two")
 
     with pytest.raises(UnsyncedError):
@@ -547,7 +548,7 @@ def test_a_segment_that_cannot_be_marked_fails_its_flush_all_the_same(kit: Kit) 
     files = FaultyFiles()
     journal = kit.open(files=files)
     kit.commit(journal, "one")
-    files.fail = lambda verb, _: errno.EIO if "fdatasync" in files.calls and verb in ("open", "fdatasync") else 0
+    files.fail = lambda verb, _: errno.EIO if "fdatasync" in files.calls and verb in ("mark", "fdatasync") else 0
     files.calls.clear()
     with pytest.raises(UnsyncedError, match="Input/output error"):
         kit.commit(journal, "two")
@@ -556,20 +557,19 @@ def test_a_segment_that_cannot_be_marked_fails_its_flush_all_the_same(kit: Kit) 
     assert kit.texts() == ["one", "two", "three"]
 
 
-def test_while_the_mark_cannot_be_taken_away_every_write_is_unsynced(kit: Kit) -> None:
-    kit.commit(kit.open(), "one")
-    (kit.directory / f"{kit.segment().name}.unsynced").touch()
+def test_an_answer_that_writes_nothing_is_unsynced_where_the_system_does_not_tell_of_the_mark(kit: Kit) -> None:
     files = FaultyFiles()
-    files.fail_verbs("unlink")
-    with pytest.raises(UnsyncedError, match="in another process, and then Input/output error"):
-        kit.commit(kit.open(files=files), "two")
-    assert kit.texts() == ["one"]
+    journal = kit.open(files=files)
+    kit.commit(journal, "one")
+    files.fail_verbs("stat")
+    with pytest.raises(UnsyncedError):
+        journal.flush(soon())
+    files.fail_nothing()
+    journal.flush(soon())
 
 
-def test_the_mark_of_a_segment_that_is_gone_is_taken_away(kit: Kit) -> None:
+def test_what_is_gone_has_no_mark(kit: Kit) -> None:
     journal = kit.open()
     kit.commit(journal, "one")
-    mark = kit.directory / f"{kit.segment(77).name}.unsynced"
-    mark.touch()
-    kit.commit(journal, "two")
-    assert not mark.exists()
+    kit.segment().unlink()
+    journal.flush(soon())

@@ -7,11 +7,13 @@ test_faults.py (disks).
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,6 +21,7 @@ import pytest
 from journal import (
     CorruptError,
     Fault,
+    Journal,
     ReplacedError,
     UnsyncedError,
     UnusableError,
@@ -30,11 +33,10 @@ from tests.journal.conftest import FaultyFiles, Unflushed, events, soon
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
-    from journal import Journal
     from tests.journal.conftest import Kit
 
+GOLDEN = Path(__file__).parent.parent / "golden"
 WAIT_S = 20.0
 HOUR_NS = 3600 * 10**9
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory to another user")
@@ -402,12 +404,12 @@ def test_names_that_are_almost_segment_names_and_other_litter_are_not_looked_at(
     kit.commit(kit.open(), "one")
     name = kit.segment(4).name
     litter = [name + ".bak", name + "~", name + ".new", f".{name}.swp", name.upper(), " " + name, name[1:], "0" + name]
-    for each in [*litter, "٣" * 20 + ".jsonl", "x.jsonl"]:
+    for each in [*litter, kit.segment(0).name, "٣" * 20 + ".jsonl", "x.jsonl"]:
         (kit.directory / each).write_bytes(b"garbage\n")
     (kit.directory / "folder").mkdir()
     os.mkfifo(kit.directory / "fifo")
-    with open(os.fsencode(kit.directory) + b"/\xff\xfe.jsonl", "wb") as file:
-        file.write(b"garbage\n")
+    with contextlib.suppress(OSError), open(os.fsencode(kit.directory) + b"/\xff\xfe.jsonl", "wb") as file:
+        file.write(b"garbage\n")  # where names are any bytes
     with (kit.directory / "huge").open("wb") as file:
         file.truncate(1 << 40)
     before = {path: facts for path, facts in tree(kit.directory).items() if not path.endswith((".lock", "journal"))}
@@ -514,3 +516,35 @@ def test_a_disk_that_takes_nothing_at_first_start_is_told_and_the_start_is_made_
     kit.commit(journal, "two")
     assert faults(kit) == []
     assert kit.texts() == [*there, "two"]
+
+
+# --- bodies
+
+
+@pytest.mark.xfail(reason="a body is read again without a look at its hash: see docs/guarantees.md", strict=False)
+@pytest.mark.parametrize(("old", "new"), [(b"100", b"999"), (b'"posted"', b'"posted\x00'), (b'{"type"', b"[[[[[[[")])
+def test_a_body_that_changed_since_it_was_verified_is_not_given(kit: Kit, old: bytes, new: bytes) -> None:
+    journal = kit.open()
+    kit.commit(journal, "pay 100")
+    kit.commit(journal, "two")
+    commit = list(journal.read(0))[2]
+    sound = kit.segment().read_bytes()
+    at = sound.index(old, commit.place.offset)
+    with kit.segment().open("r+b") as file:
+        file.seek(at)
+        file.write(new)
+    with pytest.raises(CorruptError) as caught:
+        journal.line_at(commit.place, commit.seq)
+    assert (caught.value.line, caught.value.offset, caught.value.seq) == (3, commit.place.offset, 3)
+    kit.segment().write_bytes(sound)
+    list(journal.read(0))
+    assert journal.line_at(commit.place, commit.seq) == commit
+
+
+@pytest.mark.parametrize("golden", sorted(path.name for path in GOLDEN.iterdir() if path.is_dir()))
+def test_a_body_is_read_by_its_place_in_every_golden_journal(golden: str) -> None:
+    journal = Journal(GOLDEN / golden, first_events=b"[]", read_only=True)
+    commits = list(journal.read(0))
+    assert commits
+    assert [journal.line_at(commit.place, commit.seq) for commit in commits] == commits
+    journal.close()

@@ -142,6 +142,16 @@ def test_segments_are_one_chain_and_each_is_verified_alone(three: list[Path]) ->
     assert judge(folder)[1] == Verdict()
 
 
+def test_an_auditor_may_name_links_and_is_told_of_a_directory_in_a_files_place(three: list[Path]) -> None:
+    link = three[0].with_name("link")
+    link.symlink_to(three[0])
+    assert [commit.seq for commit in audit([link])] == [1, 2, 3]
+    three[1].unlink()
+    three[1].mkdir()
+    with pytest.raises(IsADirectoryError, match=three[1].name):
+        list(audit([three[0].parent]))
+
+
 def test_a_missing_segment_is_a_fault_by_its_name(three: list[Path]) -> None:
     three[1].unlink()
     *faults, verdict = verify([three[0].parent])

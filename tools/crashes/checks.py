@@ -49,14 +49,16 @@ class Answers:
     Attributes:
         asked: content by key.
         posts: (identity, seqs) by key; more than one seq is one too many.
-        shown: seqs by identity.
-        acked: (identity, token) of every ack that was accepted.
+        shown: seqs by token.
+        acking: (identity, token) of every ack that was sent.
+        acked: of every one that was accepted.
         failed: what ended in a failure that no fault explains.
     """
 
     asked: dict[str, str] = field(default_factory=dict)
     posts: dict[str, tuple[str, set[int]]] = field(default_factory=dict)
     shown: dict[str, set[int]] = field(default_factory=dict)
+    acking: set[tuple[str, str]] = field(default_factory=set)
     acked: set[tuple[str, str]] = field(default_factory=set)
     failed: list[str] = field(default_factory=list)
 
@@ -69,10 +71,12 @@ class Answers:
                 self.asked[key] = content
             case ("posted", key, seq):
                 self.posts.setdefault(key, (name, set()))[1].add(seq)
-            case ("received", seqs, token):
-                self.shown.setdefault(name, set()).update(seqs)
-                if token:
-                    self.acked.add((name, token))
+            case ("acking", token):
+                self.acking.add((name, token))
+            case ("acked", token):
+                self.acked.add((name, token))
+            case ("received", token, seqs):
+                self.shown.setdefault(token, set()).update(seqs)
             case ("failed", envelope):
                 self.failed.append(f"{name} was told {envelope}")
 
@@ -107,7 +111,7 @@ def check(data: Path, answers: Answers, states: dict[str, bytes]) -> Findings:
 
 
 def check_returns(data: Path, names: Iterable[str]) -> Findings:
-    """Let each come back, when all are dead: under its own name, to what it has not acked, and first to its last batch."""
+    """Let each come back, when all are dead: under its own name, to what it has not acked, its last batch first."""
     found = Findings()
     for name in names:
         before = json.loads(fold_from_1(data))
@@ -180,7 +184,7 @@ def _check_acks(events: list[Event], answers: Answers, found: Findings) -> None:
 
 
 def _check_delivery(events: list[Event], state: dict[str, Any], answers: Answers, found: Findings) -> None:
-    """What lies at or below a cursor was shown: a hole is never acked, though a message may be shown twice."""
+    """What lies at or below a cursor was shown, and the ack of what was shown was sent; though maybe shown twice."""
     begun = {(event["as"], event["channel"]): event["cursor"] for event in events if event["type"] == "subscribed"}
     posts = [event for event in events if event["type"] == "posted"]
     for row in state["subscriptions"]:
@@ -190,8 +194,9 @@ def _check_delivery(events: list[Event], state: dict[str, Any], answers: Answers
             for event in _others(posts, name, channel)
             if begun[name, channel] < event["seq"] <= row["cursor"]
         }
-        missed = passed - answers.shown.get(name, set())
-        found.lost += [f"seq {seq} of {channel} was acked by {name}, who never saw it" for seq in sorted(missed)]
+        acked = [answers.shown.get(token, set()) for who, token in answers.acking if who == name]
+        missed = passed.difference(*acked)
+        found.lost += [f"seq {seq} of {channel} lies behind {name}, who never acked it" for seq in sorted(missed)]
 
 
 def _others(posts: list[Event], name: str, channel: str) -> Iterable[Event]:

@@ -185,11 +185,11 @@ def run(rounds: int, seed: int) -> Summary:
     blows = list(_blows(verbs))
     if rounds:
         blows = random.Random(seed).sample(blows, min(rounds, len(blows)))  # noqa: S311  # repeatable, not secret
-    failed, wrong = 0, []
+    failed, wrong, again = 0, [], f" (tools/crash.py fail --rounds {rounds} --seed {seed})"
     for blow in blows:
         files, found = strike(blow, baseline)
         failed += files.failed
-        wrong += [f"{blow} ({files.verbs[blow.number - 1]}): {each}" for each in found[:1]]
+        wrong += [f"{blow} ({verbs[blow.number - 1]}): {each}{again}" for each in found[:1]]
     counts = {"rounds": len(blows), "calls failed": failed, "system calls in the session": len(verbs)}
     return Summary("fail", {**counts, "faults": len(wrong)}, wrong)
 

@@ -105,8 +105,11 @@ def _attempt(data: Path, journal: Segments, flip: Flip, seed: int) -> tuple[str,
         with laid(damaged) as other:
             outcome = _go_on(other, journal, damaged)
     else:
-        outcome = _must_be_named(data, damaged, flip)
-    if outcome[0] == "undetected":
+        try:
+            outcome = _must_be_named(data, damaged, flip)
+        except JournalError as error:
+            outcome = "misnamed", str(error)
+    if outcome[1]:
         shutil.rmtree(data)  # something may have been written anywhere
         lay(data, journal)
     lay(data, {flip.name: journal[flip.name]})

@@ -40,6 +40,7 @@ _MESSAGES_MAX = 10
 _CALLS_MAX = 240
 _DELAY_S = (1e-6, 1e-2)
 _FLUSHING_ERAS = 0.2
+_CONTENT_MAX = 3000  # so that a message about it goes through a pipe whole or not at all: PIPE_BUF is 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +144,7 @@ class _Agent:
                 key = f"{self._life.name} {self._life.number} {self._count}"
                 content = key + " " + "x" * int(self._chance.paretovariate(0.5))
                 for _ in range(self._chance.choice((1, 2))):  # twice, as a caller does that is not sure
-                    self._post(key, content[:3000])
+                    self._post(key, content[:_CONTENT_MAX])
             else:
                 self._receive()
 
@@ -156,10 +157,14 @@ class _Agent:
 
     def _receive(self) -> None:
         ack = {} if self._token is None or self._chance.random() < 0.2 else {"ack": self._token}
+        if ack:
+            self._ears.say(("acking", ack["ack"]))
         received = call(self._host, "receive", as_=self._life.name, count=self._chance.randrange(9), **ack)
+        if ack and "ack_ignored" not in received:
+            self._ears.say(("acked", ack["ack"]))
+        if "token" in received:
+            self._ears.say(("received", received["token"], [message["seq"] for message in received["messages"]]))
         self._token = received.get("token", None if ack else self._token)
-        acked = ack.get("ack") if not received.get("ack_ignored") else None
-        self._ears.say(("received", [message["seq"] for message in received["messages"]], acked))
 
     def _stop(self) -> None:
         """Wait until all have stopped, then say the State."""
@@ -235,6 +240,7 @@ class _Era:
         self.answers = Answers()
         self.found = Findings()
         self.kills = 0
+        self.snapshots = 0
         self._seats = [_Seat(name, self) for name in (*NAMES, SURVIVOR)]
 
     def run(self, rounds: int) -> None:
@@ -254,6 +260,7 @@ class _Era:
         self.found.add(check(self.data, self.answers, states))
         if not self.found.faults:
             self.found.add(check_returns(self.data, states))
+        self.snapshots = len(list((self.data / "snapshots").glob("0*")))
 
     def _round(self) -> None:
         """One kill. A process that has died by its own hand already is the first to be replaced."""
@@ -299,21 +306,24 @@ def _spin(chance: random.Random) -> None:
 
 def run(rounds: int, seed: int) -> Summary:
     """So many kills."""
-    kills = acknowledged = snapshots = 0
+    tried = {"rounds": rounds, "kills": 0, "acknowledged": 0, "snapshots": 0}
     found = Findings()
     wrong: list[str] = []
     for number, begun in enumerate(range(0, rounds, ERA_ROUNDS)):
+        count = min(ERA_ROUNDS, rounds - begun)
         place = Path(tempfile.mkdtemp(prefix="agentbus-kill-"))
-        era = _Era(place / "data", seed + number)
-        era.run(min(ERA_ROUNDS, rounds - begun))
-        kills += era.kills
-        acknowledged += era.answers.count
-        snapshots += len(list((era.data / "snapshots").glob("0*")))
+        bad: list[str] = []
+        try:
+            era = _Era(place / "data", seed + number)
+            era.run(count)
+            bad = era.found.all()
+        finally:
+            if not bad:
+                shutil.rmtree(place)
         found.add(era.found)
-        again = again_with("kill", min(ERA_ROUNDS, rounds - begun), seed + number)
-        wrong += [f"{text}; {again}; its files are in {place}" for text in era.found.all()]
-        if not era.found.all():
-            shutil.rmtree(place)
-    tried = {"rounds": rounds, "kills": kills, "acknowledged": acknowledged, "snapshots": snapshots}
+        wrong += [f"{text}; {again_with('kill', count, seed + number)}; its files are in {place}" for text in bad]
+        tried["kills"] += era.kills
+        tried["acknowledged"] += era.answers.count
+        tried["snapshots"] += era.snapshots
     counts = {"lost": len(found.lost), "doubled": len(found.doubled), "faults": len(found.faults)}
     return Summary("kill", tried | counts, wrong)

@@ -47,7 +47,7 @@ _CALLS_CUT: Final = 4
 _TRIES: Final = 3
 _WRITES: Final = ("half written", "all but the last byte written", "killed half written", "killed all but written")
 _FLUSHES: Final = ("EIO", "EIO for a while", "killed")
-_PART: Final = 0.03
+_PART: Final = 0.25
 _POLICY: Final = Policy(
     cursor_idle_ms=72 * 3_600_000, receipt_retention_ms=3_600_000, event_bytes_max=32 << 10, result_bytes_max=10 << 10
 )
@@ -182,8 +182,18 @@ class _Recovered:
 
 
 @dataclass(slots=True)
-class Tester:
-    """Opens states, each once, and counts."""
+class Cuts:
+    """Opens states, each once, and counts.
+
+    Attributes:
+        left: how many states are still to be tried; below 0 for all there are.
+        part: of the states that are met, as a share, chosen by chance.
+        points: at which the power was cut.
+        answers: that were held against states.
+        ahead: states with a snapshot of a line that the journal does not hold.
+        faults: states in which something was wrong.
+        wrong: the first of them in each story.
+    """
 
     place: Path
     chance: random.Random
@@ -193,7 +203,8 @@ class Tester:
     states: int = 0
     answers: int = 0
     ahead: int = 0
-    wrong: list[str] = field(default_factory=list)
+    faults: int = 0
+    wrong: dict[str, str] = field(default_factory=dict)
     _known: dict[bytes, _Recovered] = field(default_factory=dict)
 
     @property
@@ -201,8 +212,8 @@ class Tester:
         """Whether all that was asked for was tried."""
         return self.left == 0
 
-    def cut(self, disk: Disk, told: tuple[Told, ...], where: str) -> None:
-        """Try the states that a power cut may leave now."""
+    def cut(self, story: Story, disk: Disk, told: tuple[Told, ...], call_number: int) -> None:
+        """Try the states that a power cut may leave now, after so many system calls."""
         self.points += 1
         for tree in after_a_cut(disk, self.chance):
             if self.over or self.chance.random() >= self.part:
@@ -212,7 +223,9 @@ class Tester:
             wrong = found.wrong or compare(told, found.events, durable_only=True)
             if wrong:
                 held = {path: len(data) for path, data in tree.items() if data is not None}
-                self.wrong.append(f"{where}, state {self.states} {held}: {wrong}")
+                where = f"{story}, power cut after system call {call_number} of {told[-1] if told else 'nothing'}"
+                self.faults += 1
+                self.wrong.setdefault(str(story), f"{where}, files {held}: {'; '.join(wrong)}")
 
     def _recovered(self, tree: Tree) -> _Recovered:
         digest = hashlib.sha256(repr(sorted(tree.items(), key=lambda row: row[0])).encode()).digest()
@@ -292,16 +305,17 @@ def run(rounds: int, seed: int) -> Summary:
     if rounds:
         chance.shuffle(stories)
     with tempfile.TemporaryDirectory(dir=MEMORY) as place:
-        tester = Tester(Path(place), chance, rounds or -1, _PART if rounds else 1.0)
+        cuts = Cuts(Path(place), chance, rounds or -1, _PART if rounds else 1.0)
         told_of = 0
         for number, story in enumerate(stories):
-            if tester.over:
+            if cuts.over:
                 break
             told_of += 1
-            tell(tester, story, Path(place) / f"story {number}" / "data")
-    counts = {"stories": told_of, "crash points": tester.points, "states": tester.states}
-    counts |= {"answers held against them": tester.answers, "snapshots ahead of the journal": tester.ahead}
-    return Summary("power", {**counts, "faults": len(tester.wrong)}, tester.wrong)
+            tell(cuts, story, Path(place) / f"story {number}" / "data")
+    counts = {"stories": told_of, "crash points": cuts.points, "states": cuts.states}
+    counts |= {"answers held against them": cuts.answers, "snapshots ahead of the journal": cuts.ahead}
+    again = f" (tools/crash.py power --rounds {rounds} --seed {seed})"
+    return Summary("power", {**counts, "faults": cuts.faults}, [each + again for each in cuts.wrong.values()])
 
 
 def _stories() -> Iterator[Story]:
@@ -316,17 +330,15 @@ def _stories() -> Iterator[Story]:
             yield Story(number, "killed")
 
 
-def tell(tester: Tester, story: Story, data: Path) -> None:
+def tell(cuts: Cuts, story: Story, data: Path) -> None:
     """Play one story and cut the power all along, or from where it begins to differ."""
     data.parent.mkdir()
 
     def look() -> None:
         files = session.files
-        if tester.over or session.over or (story.number and not files.begun):
+        if cuts.over or session.over or (story.number and not files.begun):
             return
-        told = tuple(session.told)
-        after = f"{told[-1]}, after system call {len(files.verbs)}" if told else "before all calls"
-        tester.cut(files.disk, told, f"{story}: {after}")
+        cuts.cut(story, files.disk, tuple(session.told), len(files.verbs))
 
     session = Watchful(data, story, look)
     play_story(session, story)

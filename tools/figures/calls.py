@@ -28,17 +28,20 @@ class _Floor:
     """What nobody can be faster than: no-op calls and one write+fdatasync, one after the other.
 
     In turns and not apart: behind a flush, in which the processor sleeps, the same code is slower than in a tight loop.
+    So it is behind a pause: where the figure needs one, it is made here too.
     """
 
-    def __init__(self, place: Place, no_ops: int) -> None:
+    def __init__(self, place: Place, no_ops: int, pause_s: float = 0.0) -> None:
         self._lean = Server(NO_OP_LEAN, place, place.new("lean"))
         self._lean.initialize()
         self._file = SyncedFile(place.new("flush") / "file", LINE_BYTES)
         self._no_ops = no_ops
+        self._pause_s = pause_s
 
     def timed(self, times: int) -> list[float]:
         found = []
         for _ in range(times):
+            time.sleep(self._pause_s)
             began = time.perf_counter()
             self._lean.timed("noop", self._no_ops)
             self._file.write()
@@ -98,7 +101,7 @@ class Delivery:
         self._poster.call("register", name="poster")
         self._reader.call("register", name="reader")
         self._reader.call("subscribe", as_="reader", channel="general")
-        self._floor = _Floor(place, 2)
+        self._floor = _Floor(place, 2, _ASLEEP_S)
 
     def sample(self) -> list[Sample]:
         """A few of each in turn; medians of all of a round."""

@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""Mutation testing: changes one thing in a room at a time and asks the tests whether they notice. Changes no file here.
+
+    tools/mutate.py --room journal/record.py     a score and the survivors
+    tools/mutate.py --room journal/record.py --list     the mutants, nothing is run
+    tools/mutate.py --room journal/record.py --in decode     one function's
+    tools/mutate.py --map FILE ...     keep what was learned of the tests, for the next time
+
+A survivor that no test can or should kill is explained in tools/mutants/explained.md; an explanation that fits no
+mutant any more is named. Ends with one line a room, and exit 1 if a survivor is not explained.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from tools.mutants.operators import Mutant, mutants
+from tools.mutants.trial import Map, Outcome, Trials
+
+ROOT = Path(__file__).parent.parent
+EXPLAINED = "tools/mutants/explained.md"
+_ENTRY = re.compile(r"- `([^`]*)`: ``(.+?)`` → ``(.+?)``: (.+)")
+Key = tuple[str, str, str, str]
+
+
+@click.command(help=__doc__)
+@click.option("--room", "rooms", multiple=True, required=True, help="A module, such as journal/record.py; repeatable.")
+@click.option("--in", "function", default="", help="Only mutants in this function or class, by its dotted name.")
+@click.option("--list", "only_list", is_flag=True, help="Print the mutants and run nothing.")
+@click.option("--map", "map_file", type=click.Path(path_type=Path), help="Keep the map of the tests here, or use it.")
+@click.option("--tests", multiple=True, help="Where tests come from; default: tests/<the room's package>.")
+@click.option("--root", default=ROOT, type=click.Path(path_type=Path), help="The project, if not this one.")
+def main(  # one option each
+    rooms: tuple[str, ...],
+    function: str,
+    only_list: bool,  # noqa: FBT001  # a flag
+    map_file: Path | None,
+    tests: tuple[str, ...],
+    root: Path,
+) -> None:
+    """Run the command."""
+    trials = Trials(root, tests or sorted({f"tests/{Path(room).parts[0]}" for room in rooms}))
+    try:
+        every = {room: list(mutants(room, trials.source(room))) for room in rooms}
+        chosen = {room: [each for each in some if _within(each, function)] for room, some in every.items()}
+        if only_list:
+            for each in (each for some in chosen.values() for each in some):
+                click.echo(render(each))
+            return
+        known = _map(trials, map_file)
+        file = root / EXPLAINED
+        reasons = parse_explained(file.read_text()) if file.exists() else {}
+        for key in reasons.keys() - {_key(each) for some in every.values() for each in some}:
+            if key[0] in every:
+                click.echo(f"explained, but no mutant now: {' '.join(key)}")
+        left = sum(_try_room(trials, room, some, known, reasons) for room, some in chosen.items())
+    finally:
+        trials.close()
+    sys.exit(1 if left else 0)
+
+
+def _within(mutant: Mutant, function: str) -> bool:
+    return not function or f"{mutant.function}.".startswith(f"{function}.")
+
+
+def _map(trials: Trials, file: Path | None) -> Map:
+    if file is not None and file.exists():
+        return Map(**json.loads(file.read_text()))
+    known = trials.learn()
+    if known.failed:
+        click.echo(f"left out, since they fail on the unchanged project: {', '.join(sorted(set(known.failed)))}")
+    if file is not None:
+        file.write_text(json.dumps(asdict(known)))
+    return known
+
+
+def _try_room(trials: Trials, room: str, chosen: list[Mutant], known: Map, reasons: dict[Key, str]) -> int:
+    """Try a room's mutants; print the survivors and the score. Returns how many survivors nobody explains."""
+    began = time.monotonic()
+    counts: Counter[str] = Counter()
+    for mutant, outcome in zip(chosen, trials.attempt(chosen, known), strict=True):
+        fate = _fate(mutant, outcome, reasons)
+        counts[fate] += 1
+        if fate in {"survived", "not run"}:
+            click.echo(f"{fate}: {render(mutant)}  [{outcome.tests} tests]")
+    click.echo(f"{render_score(room, counts)}, {time.monotonic() - began:.0f} s")
+    return counts["survived"] + counts["not run"]
+
+
+def _fate(mutant: Mutant, outcome: Outcome, reasons: dict[Key, str]) -> str:
+    if outcome.by is not None:
+        return "killed by the clock" if outcome.by == "death" else "killed"
+    if _key(mutant) in reasons:
+        return "explained"
+    return "survived" if outcome.tests else "not run"
+
+
+def render(mutant: Mutant) -> str:
+    """One mutant on one line."""
+    place = f"{mutant.room}:{mutant.line} {mutant.function or '(module)'}"
+    return f"{place}: {mutant.before}  ->  {mutant.after}  ({mutant.operator})"
+
+
+def render_score(room: str, counts: Counter[str]) -> str:
+    """What became of a room's mutants. The score counts those that are explained neither way."""
+    killed = counts["killed"] + counts["killed by the clock"]
+    left = counts["survived"] + counts["not run"]
+    score = 100.0 * killed / (killed + left) if killed + left else 100.0
+    return (
+        f"{room}: {counts.total()} mutants, {killed} killed ({counts['killed by the clock']} by the clock), "
+        f"{counts['explained']} explained, {left} survived: {score:.1f} %"
+    )
+
+
+def parse_explained(text: str) -> dict[Key, str]:
+    """The reasons in explained.md, by room, function, before and after."""
+    found: dict[Key, str] = {}
+    for part in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
+        room, _, entries = part.partition("\n")
+        for function, before, after, reason in _ENTRY.findall(entries):
+            found[room.strip(), function, before, after] = reason
+    return found
+
+
+def _key(mutant: Mutant) -> Key:
+    return mutant.room, mutant.function, mutant.before, mutant.after
+
+
+if __name__ == "__main__":
+    main()
