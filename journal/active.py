@@ -44,7 +44,8 @@ class Active:
         self.identity = (0, 0)
         self._locked: list[int] = []
         self._retired: list[int] = []
-        self._swap = threading.Lock()  # guards first and fd against a flush in another thread
+        self._flushed = -1  # the descriptor that a flush is at: it is not closed meanwhile
+        self._swap = threading.Lock()  # guards first, fd and _flushed against each other
         self._named = 0  # the last segment whose name this process has made durable
         self.flusher = Flusher(self._flush)
 
@@ -117,14 +118,17 @@ class Active:
         except OSError as error:
             raise UnsyncedError(f"a segment stays locked: {render_cause(error)}") from error
         finally:
-            while self._retired:
-                self._files.close(self._retired.pop())
+            with self._swap:
+                retired, self._retired = self._retired, [fd for fd in self._retired if fd == self._flushed]
+            for fd in retired:
+                if fd not in self._retired:
+                    self._files.close(fd)
 
     def after_fork(self) -> None:
         """In a child: close what shares its lock with the parent, and start afresh."""
         fds = {fd for fd in (self.fd, *self._retired, *self._locked) if fd >= 0}
         self.first, self.fd, self._retired, self._locked = 0, -1, [], []
-        self._swap = threading.Lock()
+        self._flushed, self._swap = -1, threading.Lock()
         self.flusher = Flusher(self._flush)
         for fd in fds:
             os.close(fd)
@@ -189,29 +193,28 @@ class Active:
         """Flush all there is; the one thing here that runs without the writer lock, in any thread."""
         target = max(upto, self.end_point())
         last = target[1]
+        with self._swap:
+            # The descriptor that wrote hears of every error since.
+            first, self._flushed = self.first, self.fd
         try:
-            with self._swap:
-                first = self.first
-                # A copy of the descriptor that wrote: it hears of every error since, and a roll may close the other.
-                copy = self._files.dup(self.fd) if first else -1
-        except OSError as error:  # no flush has failed: the next one may say more
-            raise UnsyncedError(render_cause(error)) from error
-        if first:
-            self._flush_and_close(first, copy)
+            if first:
+                with self._failing(first):
+                    self._files.fdatasync(self._flushed)
+        finally:
+            self._flushed = -1
         if last != first:
-            with self._failing(last):
-                other = self._files.open(self._reader.path(last), os.O_RDONLY)
-            self._flush_and_close(last, other)
+            self._flush_other(last)
         if self._named < last:
             self._flush_name(last)
         return target
 
-    def _flush_and_close(self, first: int, fd: int) -> None:
-        try:
-            with self._failing(first):
+    def _flush_other(self, first: int) -> None:
+        with self._failing(first):
+            fd = self._files.open(self._reader.path(first), os.O_RDONLY)
+            try:
                 self._files.fdatasync(fd)
-        finally:
-            self._files.close(fd)
+            finally:
+                self._files.close(fd)
 
     def _flush_name(self, first: int) -> None:
         """The first flush of a segment by this process makes its name durable, and must not miss a mark on it.

@@ -37,7 +37,8 @@ class Flusher:
     def __init__(self, flush: Callable[[Point], Point]) -> None:
         """Take the function that flushes all there is, at least up to a point, and returns how far that was."""
         self._flush = flush
-        self._turn = threading.Condition(threading.Lock())
+        self._mutex = threading.Lock()
+        self._turn = threading.Condition(self._mutex)
         self._in_flight = False
         self._done: Point = (0, 0, 0)
         self.failure: FlushFailedError | None = None
@@ -52,7 +53,7 @@ class Flusher:
         Raises:
             UnsyncedError: it failed, or a flush failed before and has not been made good.
         """
-        with self._turn:
+        with self._mutex:
             while self._in_flight and self._done < point and self.failure is None:
                 if not self._turn.wait(max(0.0, limit - time.monotonic())):
                     raise UnsyncedError("the flush took too long")
@@ -65,14 +66,14 @@ class Flusher:
 
     def fail(self, failure: FlushFailedError) -> UnsyncedError:
         """Note a flush that failed elsewhere, for everyone who waits."""
-        with self._turn:
+        with self._mutex:
             self.failure = failure
             self._turn.notify_all()
         return UnsyncedError(failure.cause)
 
     def made_good(self, segment: int) -> None:
         """A segment has been written anew, durably: if its flush had failed, that is over."""
-        with self._turn:
+        with self._mutex:
             if self.failure is not None and self.failure.segment == segment:
                 self.failure = None
 
@@ -83,7 +84,7 @@ class Flusher:
         except FlushFailedError as error:
             failure = error
         finally:
-            with self._turn:
+            with self._mutex:
                 self._in_flight = False
                 self._done = max(self._done, done)
                 self.failure = self.failure or failure

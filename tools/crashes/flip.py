@@ -64,7 +64,6 @@ def flips_of(journal: Segments) -> Iterator[Flip]:
     for name, text in journal.items():
         for at, byte in enumerate(text):
             for change in CHANGES:
-                # LF before LF and after LF are the same empty line.
                 if change != "LF" or byte != 0x0A:
                     yield Flip(name, at, change)
         yield Flip(name, len(text), "LF before")
@@ -131,7 +130,9 @@ def _must_be_named(data: Path, damaged: Segments, flip: Flip) -> tuple[str, str]
     """The line the change lies in is the first that is wrong, for verify, for a reader and for a writer."""
     path = data / "journal" / flip.name
     text = damaged[flip.name]
-    start = text.rfind(b"\n", 0, flip.at) + 1
+    # A LF put before a LF ends the line as well as that one did: what is wrong is the empty line behind it.
+    ends_it = flip.change == "LF before" and text[flip.at + 1 :].startswith(b"\n")
+    start = text.rfind(b"\n", 0, flip.at + ends_it) + 1
     expected = (str(path), text.count(b"\n", 0, start) + 1, start)
     before = sum(text.count(b"\n") for name, text in damaged.items() if name < flip.name) + expected[1] - 1
     faults = [found for found in verify([data / "journal"]) if isinstance(found, Fault)]

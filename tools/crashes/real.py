@@ -15,7 +15,7 @@ import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from agentbus import tools, wire
 from agentbus.errors import BusError
@@ -25,7 +25,7 @@ from tools.crashes import Summary
 from tools.crashes.checks import fold_from_1, opened_now
 from tools.crashes.mounts import LoopDisk, SkippedError, fill, loop_disk, read_only_view, tmpfs
 from tools.crashes.session import call, open_host
-from tools.crashes.workers import Ears, Worker
+from tools.crashes.workers import Ears, HungError, Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,13 +122,22 @@ def posts_of(data: Path) -> list[tuple[str, int]]:
 
 
 class Process:
-    """A process on the bus of its own."""
+    """A process on the bus of its own, killed when its block ends."""
 
     def __init__(self, account: Account, name: str) -> None:
         self._account = account
         self._name = name
         self._worker = Worker(serve, str(account.data))
         self.pid: int = self._worker.await_word(lambda _: True)
+
+    def __enter__(self) -> Self:
+        """As it is."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """SIGKILL."""
+        self._worker.kill()
+        self._worker.bury()
 
     def register(self) -> str:
         """Join the bus; ``done``, or the code of the failure."""
@@ -177,11 +186,6 @@ class Process:
         """The next thing it says."""
         return self._worker.await_word(lambda _: True)
 
-    def kill(self) -> None:
-        """SIGKILL."""
-        self._worker.kill()
-        self._worker.bury()
-
     @staticmethod
     def _code(result: dict[str, Any] | None) -> str:
         if result is None:
@@ -192,17 +196,16 @@ class Process:
 def file_size_limit(place: Path) -> Account:
     """RLIMIT_FSIZE: a write is cut short, the next one fails with EFBIG."""
     account = Account(place / "data")
-    process = Process(account, "sam")
-    process.register()
-    account.expect("a post", process.post(200), "done")
-    size = sum(each.stat().st_size for each in (account.data / "journal").glob("*.jsonl"))
-    process.ask({"limit": size + 1000})
-    account.expect("beyond the limit", process.post_until_it_fails(200), "capacity_exhausted")
-    account.expect("and once more", process.post(200), "capacity_exhausted")
-    account.expect("reading at the limit", process.history(), "done")
-    process.ask({"limit": resource.RLIM_INFINITY})
-    account.expect("with the limit lifted", process.post(200), "done")
-    process.kill()
+    with Process(account, "sam") as process:
+        process.register()
+        account.expect("a post", process.post(200), "done")
+        size = sum(map(len, _bytes_of(account.data)))
+        process.ask({"limit": size + 1000})
+        account.expect("beyond the limit", process.post_until_it_fails(200), "capacity_exhausted")
+        account.expect("and once more", process.post(200), "capacity_exhausted")
+        account.expect("reading at the limit", process.history(), "done")
+        process.ask({"limit": resource.RLIM_INFINITY})
+        account.expect("with the limit lifted", process.post(200), "done")
     account.check()
     return account
 
@@ -211,20 +214,17 @@ def full_disk(place: Path) -> Account:
     """A tmpfs without a free page."""
     with tmpfs(place / "disk", 2 << 20) as disk:
         account = Account(disk / "data")
-        process = Process(account, "sam")
-        process.register()
-        account.expect("a post", process.post(200), "done")
-        fill(disk / "ballast")
-        account.expect("on a full disk", process.post_until_it_fails(3000), "capacity_exhausted")
-        account.expect("and once more", process.post(3000), "capacity_exhausted")
-        account.expect("reading on a full disk", process.history(), "done")
-        other = Process(account, "tom")
-        account.expect("a register on a full disk", other.register(), "capacity_exhausted", "done")
-        (disk / "ballast").unlink()
-        account.expect("when there is room", process.post(3000), "done")
-        account.expect("a register when there is room", other.register(), "done")
-        process.kill()
-        other.kill()
+        with Process(account, "sam") as process, Process(account, "tom") as other:
+            process.register()
+            account.expect("a post", process.post(200), "done")
+            fill(disk / "ballast")
+            account.expect("on a full disk", process.post_until_it_fails(3000), "capacity_exhausted")
+            account.expect("and once more", process.post(3000), "capacity_exhausted")
+            account.expect("reading on a full disk", process.history(), "done")
+            account.expect("a register on a full disk", other.register(), "capacity_exhausted", "done")
+            (disk / "ballast").unlink()
+            account.expect("when there is room", process.post(3000), "done")
+            account.expect("a register when there is room", other.register(), "done")
         account.check()
     return account
 
@@ -233,12 +233,12 @@ def lying_disk(place: Path) -> Account:
     """A disk whose flush fails and then lies: who failed goes on, when there is room, and the power fails."""
     with loop_disk(place) as disk:
         account = Account(disk.place / "data")
-        process = _fail_to_flush(account, disk)
-        account.expect("the next post", process.post(1500), "unsynced")
-        disk.make_room()
-        account.expect("when there is room", process.post(1500), "done")
-        account.expect("and once more", process.post(1500), "done")
-        process.kill()
+        with Process(account, "sam") as process:
+            _fail_to_flush(account, process, disk)
+            account.expect("the next post", process.post(1500), "unsynced")
+            disk.make_room()
+            account.expect("when there is room", process.post(1500), "done")
+            account.expect("and once more", process.post(1500), "done")
         disk.mount_anew()
         account.check()
     return account
@@ -248,44 +248,39 @@ def lying_disk_and_another(place: Path) -> Account:
     """The same, but who failed is killed, and another process goes on, to whom all looks well."""
     with loop_disk(place) as disk:
         account = Account(disk.place / "data")
-        _fail_to_flush(account, disk).kill()
+        with Process(account, "sam") as process:
+            _fail_to_flush(account, process, disk)
         disk.make_room()
-        other = Process(account, "tom")
-        account.expect("another's register", other.register(), "done")
-        account.expect("another's post", other.post(1500), "done")
-        other.kill()
+        with Process(account, "tom") as other:
+            account.expect("another's register", other.register(), "done")
+            account.expect("another's post", other.post(1500), "done")
         disk.mount_anew()
         account.check()
     return account
 
 
-def _fail_to_flush(account: Account, disk: LoopDisk) -> Process:
-    process = Process(account, "sam")
+def _fail_to_flush(account: Account, process: Process, disk: LoopDisk) -> None:
     process.register()
     for _ in range(3):
         account.expect("a post", process.post(1500), "done")
     disk.fill()
     account.expect("a post to a failing disk", process.post_until_it_fails(9000), "unsynced")
-    return process
 
 
 def read_only_disk(place: Path) -> Account:
     """A directory on a filesystem that is mounted to be read only."""
     account = Account(place / "data")
-    process = Process(account, "sam")
-    process.register()
-    account.expect("a post", process.post(200), "done")
-    before = _bytes_of(account.data)
-    with read_only_view(account.data, place / "view") as view:
-        seen = Account(view)
-        other = Process(seen, "tom")
-        account.expect("a register where nothing can be written", other.register(), "capacity_exhausted", "internal")
-        other.kill()
-        account.expect("what is read there", posts_of(view), posts_of(account.data))
-        account.expect("what an auditor folds there", fold_from_1(view), fold_from_1(account.data))
-    account.expect("what is there afterwards", _bytes_of(account.data), before)
-    account.expect("a post by who may write", process.post(200), "done")
-    process.kill()
+    with Process(account, "sam") as process:
+        process.register()
+        account.expect("a post", process.post(200), "done")
+        before = _bytes_of(account.data)
+        with read_only_view(account.data, place / "view") as view:
+            with Process(Account(view), "tom") as other:
+                account.expect("a register where nothing can be written", other.register(), "capacity_exhausted")
+            account.expect("what is read there", posts_of(view), posts_of(account.data))
+            account.expect("what an auditor folds there", fold_from_1(view), fold_from_1(account.data))
+        account.expect("what is there afterwards", _bytes_of(account.data), before)
+        account.expect("a post by who may write", process.post(200), "done")
     account.check()
     return account
 
@@ -293,25 +288,23 @@ def read_only_disk(place: Path) -> Account:
 def stopped_lock_holder(place: Path) -> Account:
     """SIGSTOP for a process that holds the writer lock, later SIGCONT."""
     account = Account(place / "data")
-    holder, writer, reader = (Process(account, name) for name in ("sam", "tom", "ann"))
-    for process in (holder, writer, reader):
-        account.expect("a register", process.register(), "done")
-    holder.ask({"stop": True})
-    _await_stop(holder.pid)
-    before = _bytes_of(account.data)
-    began = time.monotonic()
-    writer.begin_post("while it is stopped")
-    account.expect("reading meanwhile", reader.history(), "done")
-    account.expect("agentbus identity", _seconds_of_identity(place) < _SLACK_S, True)
-    account.expect("a post meanwhile", writer.end_post("while it is stopped"), "busy")
-    account.expect("busy in time", time.monotonic() - began < _BUSY_S + _SLACK_S, True)
-    account.expect("what was written meanwhile", _bytes_of(account.data), before)
-    os.kill(holder.pid, signal.SIGCONT)
-    holder.hear()
-    account.expect("a post afterwards", writer.post(200), "done")
-    account.expect("a post by who was stopped", holder.post(200), "done")
-    for process in (holder, writer, reader):
-        process.kill()
+    with Process(account, "sam") as holder, Process(account, "tom") as writer, Process(account, "ann") as reader:
+        for process in (holder, writer, reader):
+            account.expect("a register", process.register(), "done")
+        holder.ask({"stop": True})
+        _await_stop(holder.pid)
+        before = _bytes_of(account.data)
+        began = time.monotonic()
+        writer.begin_post("while it is stopped")
+        account.expect("reading meanwhile", reader.history(), "done")
+        account.expect("agentbus identity", _seconds_of_identity(place) < _SLACK_S, True)
+        account.expect("a post meanwhile", writer.end_post("while it is stopped"), "busy")
+        account.expect("busy in time", time.monotonic() - began < _BUSY_S + _SLACK_S, True)
+        account.expect("what was written meanwhile", _bytes_of(account.data), before)
+        os.kill(holder.pid, signal.SIGCONT)
+        holder.hear()
+        account.expect("a post afterwards", writer.post(200), "done")
+        account.expect("a post by who was stopped", holder.post(200), "done")
     account.check()
     return account
 
@@ -357,10 +350,13 @@ def run(rounds: int, seed: int) -> Summary:
         except SkippedError as error:
             skipped[f"skipped: {name}: {error}"] = 1
             continue
+        except HungError:
+            wrong.append(f"{name}: a process hung")
+            continue
         counts["parts"] += 1
         for what, many in (("acknowledged", account.done), ("refused", account.refused), ("unknown", account.unknown)):
             counts[what] += len(many)
-        wrong += [f"{name}: {each}" for each in account.wrong]
+        wrong += [f"{name}: {each} (tools/crash.py real)" for each in account.wrong]
     return Summary("real", {**counts, "faults": len(wrong), **skipped}, wrong)
 
 

@@ -117,6 +117,11 @@ class Watched(Unflushed):
         self.disk.unlinked(path)
         self.changed()
 
+    def mark(self, path: str) -> None:
+        """As the system's: a mode in memory, which fails only where nothing else can be written either."""
+        self.meet("mark")
+        super().mark(path)
+
     def mkdir(self, path: str) -> None:
         """As the system's."""
         self.meet("mkdir")
