@@ -18,11 +18,11 @@ from agentbus.addressing import Identities
 from agentbus.kinds import MEMORY, ORDINARY
 from agentbus.limits import RECEIPT_AGE_MS_MAX
 from agentbus.retained import Retained
-from agentbus.state import Batch, Channel, Memory, Receipt, Session, State, Subscription, addressed_by
+from agentbus.state import Batch, Channel, Memory, Receipt, Session, State, Subscription, addressed_by, handed_out
 from journal import Commit, Place, parse_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from agentbus.events import AnyEvent
 
@@ -145,7 +145,8 @@ def _unsubscribed(state: State, event: ev.Unsubscribed, now: _Moment) -> None:
     if batch is None:
         return
     batch.ends.pop(event.channel, None)
-    batch.messages = [entry for entry in batch.messages if entry[1] != event.channel]
+    batch.starts.pop(event.channel, None)
+    batch.gone = [entry for entry in batch.gone if entry[1] != event.channel]
     batch.gaps = [gap for gap in batch.gaps if gap.channel != event.channel]
     untold = event.reason != "fresh" and (batch.gaps or batch.expired)
     if not (batch.ends or untold):
@@ -218,31 +219,33 @@ def _memory_deleted(state: State, event: ev.MemoryDeleted, now: _Moment) -> None
 
 
 def _forget(state: State, channel: Channel, seq: int) -> None:
+    _note_gone(state, channel, seq, seq)
     channel.retained.remove(seq)
     state.addressed.pop(seq, None)
     state.replies.pop(seq, None)
 
 
 def _delivered(state: State, event: ev.Delivered, now: _Moment) -> None:
-    own = None if event.include_own else state.identities.find(event.as_)
-    messages: list[tuple[int, str]] = []
-    for name, end in event.ends.items():
+    starts = {}
+    for name in event.ends:
         subscription = _subscription(state, event.as_, name, now)
         if subscription is not None:
-            messages += _between(state.channels[name], subscription.cursor, end, own)
-    messages.sort()
+            starts[name] = subscription.cursor
     gaps = [] if event.gaps is UNSET else event.gaps
     expired = [] if event.expired is UNSET else event.expired
-    state.batches[event.as_] = Batch(event.token, dict(event.ends), messages, list(gaps), list(expired))
+    state.batches[event.as_] = Batch(
+        event.token, dict(event.ends), starts, event.include_own, list(gaps), list(expired)
+    )
     _renew(state, event.as_, now)
 
 
-def _between(channel: Channel, cursor: int, end: int, own: int | None) -> Iterator[tuple[int, str]]:
+def _note_gone(state: State, channel: Channel, first: int, last: int) -> None:
+    """Messages are about to leave the State: a batch they are in remembers them."""
     seqs = channel.retained.seqs
-    for index in channel.retained.walk(cursor, without=own):
-        if seqs[index] > end:
-            return
-        yield seqs[index], channel.name
+    for identity, batch in state.batches.items():
+        if batch.starts.get(channel.name, last) < last and batch.ends[channel.name] >= first:
+            left = [seqs[index] for index in handed_out(state, identity, channel)]
+            batch.gone += [(seq, channel.name) for seq in left if first <= seq <= last]
 
 
 def _acked(state: State, event: ev.Acked, now: _Moment) -> None:
@@ -287,6 +290,7 @@ def _evicted(state: State, event: ev.Evicted, now: _Moment) -> None:
     for identity, mine in state.subscriptions.items():
         if channel.name in mine:
             _note_evicted(state, identity, channel, event.before)
+    _note_gone(state, channel, 1, event.before - 1)
     for index in range(retained.first_after(event.before - 1)):
         state.addressed.pop(retained.seqs[index], None)
         state.replies.pop(retained.seqs[index], None)

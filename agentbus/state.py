@@ -6,6 +6,7 @@ The fold (fold.py) is the only code that writes to one; the rules (decide/) and 
 from __future__ import annotations
 
 from collections import OrderedDict
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
@@ -13,6 +14,9 @@ from agentbus.addressing import Identities
 from agentbus.events import Expired, Gap
 from agentbus.kinds import MEMORY, ChannelKind
 from agentbus.retained import Retained
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class Channel(Struct):
@@ -45,13 +49,23 @@ class Subscription(Struct):
 
 
 class Batch(Struct):
-    """What one receive handed out and nobody has acked: ``messages`` is (seq, channel) in the order shown."""
+    """What one receive handed out and nobody has acked: in each channel what lies above its start, up to its end.
+
+    Its messages are not listed here, as nearly every batch is acked before anybody asks: see ``handed_out``.
+
+    Attributes:
+        ends: by channel, as its event says.
+        starts: by channel, the cursor at that time.
+        gone: (seq, channel) of messages in it that were evicted, replaced or deleted since.
+    """
 
     token: str
     ends: dict[str, int]
-    messages: list[tuple[int, str]]
+    starts: dict[str, int]
+    include_own: bool
     gaps: list[Gap]
     expired: list[Expired]
+    gone: list[tuple[int, str]] = field(default_factory=list)
 
 
 class Memory(Struct):
@@ -133,6 +147,20 @@ def addressed_by(state: State, author: str, content: str, reply_to: int | None) 
     if reply_to is not None and (replied := state.author_of(reply_to)) is not None:
         names.append(replied)
     return tuple(dict.fromkeys(name for name in names if name != author))
+
+
+def handed_out(state: State, identity: str, channel: Channel) -> Iterator[int]:
+    """Indexes of what is left in a channel of the messages in an identity's pending batch."""
+    batch = state.batches[identity]
+    start = batch.starts.get(channel.name)
+    if start is None:
+        return
+    end, seqs = batch.ends[channel.name], channel.retained.seqs
+    own = None if batch.include_own else state.identities.find(identity)
+    for index in channel.retained.walk(start, without=own):
+        if seqs[index] > end:
+            return
+        yield index
 
 
 def shown_bytes(channel: Channel, index: int) -> int:

@@ -18,7 +18,7 @@ from agentbus.errors import NOT_FOUND, BusError, render_value
 from agentbus.events import Acked, Active, Delivered, Expired, Gap, Unsubscribed
 from agentbus.kinds import MEMORY
 from agentbus.limits import ACTIVE_INTERVAL_MS, RESULT_FRAME_BYTES
-from agentbus.state import Batch, shown_bytes
+from agentbus.state import Batch, handed_out, shown_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -184,13 +184,14 @@ def _again(state: State, command: Receive, batch: Batch, *, ignored: bool) -> Re
     """The pending batch as it was; what was evicted, replaced or deleted since is left out and named as a gap."""
     waiting = _waiting(state, _view(state, command, None, batch, set()))
     left: list[tuple[int, str]] = []
+    for name in batch.starts:
+        channel = state.channels[name]
+        left += [(channel.retained.seqs[index], name) for index in handed_out(state, command.as_, channel)]
+    left.sort()
     gaps = list(batch.gaps)
-    for seq, channel in batch.messages:
-        if state.channels[channel].retained.find(seq) is not None:
-            left.append((seq, channel))
-        else:
-            cause = "superseded or deleted" if state.channels[channel].kind == MEMORY else "retention"
-            gaps.append(Gap(channel=channel, from_=seq, to=seq, count=1, cause=cause))
+    for seq, name in sorted(batch.gone):
+        cause = "superseded or deleted" if state.channels[name].kind == MEMORY else "retention"
+        gaps.append(Gap(channel=name, from_=seq, to=seq, count=1, cause=cause))
     if command.count == 0:
         return ReceiveResult(more=waiting + len(left), ack_ignored=ignored)
     return ReceiveResult(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parent.parent.parent
-DIGEST_OF_FORM = {1: "328cad7fd11fffdf"}
+DIGEST_OF_FORM = {1: "5990af6772fb2e03"}
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentbus import tools
 from agentbus.errors import BusError
-from journal import Files, JournalError
+from journal import Fault, Files, JournalError, verify
 from tools.crashes import Summary, again_with
 from tools.crashes.damage import Unflushed
 from tools.crashes.model import Model, essence
@@ -150,6 +150,10 @@ def run(rounds: int, seed: int) -> Summary:
                 wrong.append(f"a process hung; {again_with('history', 1, seed + number)}")
                 continue
             judged = [each for each in history if each.told.get("code") != "busy"]
+            faults = [found for found in verify([data / "journal"]) if isinstance(found, Fault)]
+            if faults:
+                wrong.append(f"bad line: {faults[0]}; {again_with('history', 1, seed + number)}")
+                continue
             events = events_of(data)
             wrong += [f"{text}; {again_with('history', 1, seed + number)}" for text in judge(judged, events)]
             calls += len(history)

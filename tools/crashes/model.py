@@ -75,6 +75,8 @@ class Model:
         Returns:
             None if it would write and may not, or writes and would not.
         """
+        if tool != "register" and given["as"] not in self.cursors:
+            return {"code": "not_registered"} if seq is None else None
         if tool == "receive":
             return self._receive(given, seq, token)
         if tool in ("history", "list_channels"):

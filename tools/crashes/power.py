@@ -28,7 +28,7 @@ from agentbus.config import Settings
 from agentbus.errors import BusError
 from agentbus.host import Host
 from agentbus.owners import Owners
-from journal import Fault, Journal, JournalError, Snapshots, verify
+from journal import Fault, Files, Journal, JournalError, Snapshots, verify
 from tools.crashes import Summary
 from tools.crashes.checks import fold_from_1
 from tools.crashes.disk import Disk
@@ -47,6 +47,7 @@ _CALLS_CUT: Final = 4
 _TRIES: Final = 3
 _WRITES: Final = ("half written", "all but the last byte written", "killed half written", "killed all but written")
 _FLUSHES: Final = ("EIO", "EIO for a while", "killed")
+_MARKED: Final = 0.25
 _PART: Final = 0.25
 _POLICY: Final = Policy(
     cursor_idle_ms=72 * 3_600_000, receipt_retention_ms=3_600_000, event_bytes_max=32 << 10, result_bytes_max=10 << 10
@@ -218,7 +219,7 @@ class Cuts:
         for tree in after_a_cut(disk, self.chance):
             if self.over or self.chance.random() >= self.part:
                 continue
-            found = self._recovered(tree)
+            found = self._recovered(tree, marked=story.what.startswith("EIO") and self.chance.random() < _MARKED)
             self.answers += sum(each.outcome == "done" for each in told)
             wrong = found.wrong or compare(told, found.events, durable_only=True)
             if wrong:
@@ -227,7 +228,7 @@ class Cuts:
                 self.faults += 1
                 self.wrong.setdefault(str(story), f"{where}, files {held}: {'; '.join(wrong)}")
 
-    def _recovered(self, tree: Tree) -> _Recovered:
+    def _recovered(self, tree: Tree, *, marked: bool) -> _Recovered:
         digest = hashlib.sha256(repr(sorted(tree.items(), key=lambda row: row[0])).encode()).digest()
         if digest not in self._known:
             self.states += 1
@@ -235,6 +236,8 @@ class Cuts:
             place = self.place / str(self.states)
             try:
                 _write(place, tree)
+                if marked:
+                    _mark(place)
                 self.ahead += _snapshot_is_ahead(tree)
                 self._known[digest] = recover(place / "data")
             finally:
@@ -249,6 +252,12 @@ def _write(place: Path, tree: Tree) -> None:
             (place / path).mkdir(mode=0o700)
         else:
             (place / path).write_bytes(data)
+
+
+def _mark(place: Path) -> None:
+    """The mark of a failed flush may outlive the power cut."""
+    for segment in (place / "data" / "journal").glob("*.jsonl"):
+        Files().mark(str(segment))
 
 
 def _snapshot_is_ahead(tree: Tree) -> bool:
