@@ -24,7 +24,7 @@ from agentbus.limits import CATCH_UP_LINES_MAX, COMMAND_DEADLINE_S, LOCKED_WAIT_
 from agentbus.projection import BehindError, Projection
 from agentbus.queries import Body
 from agentbus.state import State
-from journal import BusyError, ReplacedError, UnwritableError, parse_time
+from journal import BusyError, ReplacedError, UnwritableError, parse_time, render_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -244,7 +244,7 @@ class Bus:
         try:
             self.owners.hold()
         except OSError as error:
-            raise UnwritableError(f"owner file: {error}") from error
+            raise UnwritableError(render_place(error)) from error
         self._registered = True
 
     def _check_call(self, call: _Call[R, T]) -> None:

@@ -7,6 +7,7 @@ process lives; the kernel lets go when it dies, however it dies. Who asks opens 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -65,6 +66,8 @@ class Owners:
     def _make(self) -> int:
         with contextlib.suppress(FileExistsError):
             os.mkdir(self._directory)
+        if os.path.islink(self._directory):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), self._directory)
         os.chmod(self._directory, 0o700)
         # Locked under another name first: nobody may ever find it at its path without its lock.
         temporary = f"{self._directory}/{self.token}.new"
@@ -76,6 +79,8 @@ class Owners:
             os.rename(temporary, self._path(self.token))
         except BaseException:
             os.close(fd)
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
             raise
         return fd
 

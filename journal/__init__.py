@@ -16,7 +16,7 @@ from journal.errors import (
     UnusableError,
     UnwritableError,
 )
-from journal.files import Files
+from journal.files import Files, render_place
 from journal.findings import Damage, Fault, LostRange, Tail, Verdict
 from journal.journal import SEGMENT_BYTES_MAX, Journal
 from journal.record import LINE_BYTES_MAX, Commit, Place
@@ -59,6 +59,7 @@ __all__ = [
     "format_time",
     "now",
     "parse_time",
+    "render_place",
     "verify",
     "walk",
 ]

@@ -268,6 +268,8 @@ class Active:
         source = self._files.open(path, os.O_RDWR)
         try:
             self._lock.acquire_file(source, deadline)
+            if not self._files.is_at(source, path):
+                return  # a writer with another lock file has put a copy in its place meanwhile
             self._reader.verify(source, first)
             fd = self._copy_over(source, first, path)
         finally:

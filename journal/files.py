@@ -125,8 +125,9 @@ class Files:
 
     def make_private(self, fd: int) -> None:
         """0600 if it is anything else."""
-        if os.fstat(fd).st_mode & 0o777 != FILE_MODE:
-            os.fchmod(fd, FILE_MODE)
+        mode = os.fstat(fd).st_mode
+        if mode & 0o777 != FILE_MODE:
+            os.fchmod(fd, FILE_MODE | mode & stat.S_ISVTX)
 
     def mark(self, path: str) -> None:
         """Mark a segment of which a flush failed: a bit of its mode needs no room on the disk, and no name."""
@@ -158,6 +159,11 @@ class Files:
     def unlock(self, fd: int) -> None:
         """Give the lock back."""
         fcntl.flock(fd, fcntl.LOCK_UN)
+
+    def is_at(self, fd: int, path: str) -> bool:
+        """Whether an open file is the one at a path."""
+        held, there = self.fstat(fd), self.stat(path)
+        return (held.st_dev, held.st_ino) == (there.st_dev, there.st_ino)
 
     def append(self, fd: int, data: bytes, end: int) -> None:
         """All of ``data`` at the end of a file of ``end`` bytes opened for appending, or nothing.

@@ -269,6 +269,14 @@ class Journal:
         except OSError as error:
             raise UnreadableError(error.filename or self._directory, render_cause(error)) from error
 
+    def sizes(self) -> list[int]:
+        """Bytes of each segment there is, in order."""
+        sizes = []
+        for first in self._reader.segments():
+            with contextlib.suppress(FileNotFoundError):  # archived since
+                sizes.append(self._files.stat(self._reader.path(first)).st_size)
+        return sizes
+
     def close(self) -> None:
         """End every wait and close the files; while a commit runs in another thread they are left to the process."""
         self._watch.close()

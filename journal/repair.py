@@ -181,6 +181,8 @@ class Repair:
         source = self._files.open(path, os.O_RDWR)
         try:
             lock.acquire_file(source, time.monotonic() + wait_s)
+            if not self._files.is_at(source, path):
+                raise ChangedError(self._directory)
             return self._write_anew(source, path, damages)
         finally:
             self._files.close(source)

@@ -26,6 +26,7 @@ LOCK: Final = "lock"
 _NAME = re.compile(r"\d{20}", re.ASCII)
 _NEW: Final = ".new"
 _DIGEST_BYTES: Final = 65  # 64 hex digits and a line feed
+_HEAD_BYTES_MAX: Final = 1 << 20  # with the header, which names each segment
 _SYSTEM_FILES: Final = Files()
 
 
@@ -50,6 +51,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 class _Header(msgspec.Struct, frozen=True):
     version: str
+    payload_bytes: int
     bookmark: Bookmark
 
 
@@ -75,13 +77,10 @@ class Snapshots:
     def load(self, version: str) -> Iterator[Snapshot]:
         """Those that are whole and of this version, newest first. Whether the journal agrees the caller must see."""
         for name in sorted(filter(_NAME.fullmatch, self._listed()), reverse=True):
-            try:
-                data = self._read(f"{self._directory}/{name}")
-            except OSError:
-                continue
-            snapshot = _parse(data, version)
-            if snapshot is not None:
-                yield snapshot
+            with contextlib.suppress(OSError):
+                snapshot = self._read(f"{self._directory}/{name}", version)
+                if snapshot is not None:
+                    yield snapshot
 
     def save(self, version: str, bookmark: Bookmark, payload: bytes) -> bool:
         """Keep one in the place of all others; false, and nothing done, while another process is at it.
@@ -129,15 +128,24 @@ class Snapshots:
         except OSError:
             return []
 
-    def _read(self, path: str) -> bytearray:
+    def _read(self, path: str, version: str) -> Snapshot | None:
+        """What a file holds; None if it is not whole, or of another version: then only its beginning is read."""
         fd = self._files.open(path, os.O_RDONLY)
         try:
-            data = bytearray()
-            for piece in self._files.read_all(fd, 0):
+            data = bytearray(self._files.pread(fd, _HEAD_BYTES_MAX, 0))
+            header, begin = _parse_head(data)
+            if header is None or header.version != version:
+                return None
+            if self._files.fstat(fd).st_size != begin + header.payload_bytes:
+                return None
+            for piece in self._files.read_all(fd, len(data)):
                 data += piece
-            return data
         finally:
             self._files.close(fd)
+        whole = memoryview(data)
+        if data[:_DIGEST_BYTES] != hashlib.sha256(whole[_DIGEST_BYTES:]).hexdigest().encode() + b"\n":
+            return None
+        return Snapshot(header.bookmark, whole[begin:])
 
     def _write(self, path: str, head: bytes, payload: bytes) -> None:
         fd = self._files.open(path + _NEW, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
@@ -166,20 +174,16 @@ class Snapshots:
 
 
 def _head(version: str, bookmark: Bookmark, payload: bytes) -> bytes:
-    header = msgspec.json.encode(_Header(version, bookmark)) + b"\n"
+    header = msgspec.json.encode(_Header(version, len(payload), bookmark)) + b"\n"
     digest = hashlib.sha256(header)
     digest.update(payload)
     return digest.hexdigest().encode() + b"\n" + header
 
 
-def _parse(data: bytearray, version: str) -> Snapshot | None:
-    """What a file holds; None if it is not whole, or of another version."""
-    rest = memoryview(data)[_DIGEST_BYTES:]
-    if data[:_DIGEST_BYTES] != hashlib.sha256(rest).hexdigest().encode() + b"\n":
-        return None
+def _parse_head(data: bytearray) -> tuple[_Header | None, int]:
+    """The header, and where the payload begins; None if this is none."""
     feed = data.find(b"\n", _DIGEST_BYTES)
     try:
-        header = _decode_header(memoryview(data)[_DIGEST_BYTES:feed])
+        return _decode_header(memoryview(data)[_DIGEST_BYTES : max(feed, 0)]), feed + 1
     except msgspec.MsgspecError:
-        return None
-    return Snapshot(header.bookmark, memoryview(data)[feed + 1 :]) if header.version == version else None
+        return None, 0

@@ -25,11 +25,14 @@ class _Copies(Files):
     """An auditor's files: they may be links, and may belong to anybody."""
 
     def open(self, path: str, flags: int) -> int:
-        fd = os.open(path, flags | os.O_CLOEXEC)
-        if stat.S_ISDIR(os.fstat(fd).st_mode):
-            os.close(fd)
+        fd = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK)
+        mode = os.fstat(fd).st_mode
+        if stat.S_ISREG(mode):
+            return fd
+        os.close(fd)
+        if stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-        return fd
+        raise OSError(errno.EINVAL, "it is no regular file", path)
 
 
 def walk(paths: Iterable[Path]) -> Iterator[Commit | Fault | Verdict]:

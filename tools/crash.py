@@ -55,8 +55,24 @@ TRIES = {
         end of the last segment, it is a torn tail as FORMAT.md says. --rounds N tries N of the changes.
         """,
     ),
-    "fail": (0, "Let the n-th system call of a scripted session fail, for every n."),
-    "power": (0, "Replay the writes and flushes of a scripted session into every state a power cut may leave."),
+    "fail": (
+        0,
+        """Let a system call of the journal fail: each of a scripted session, in every way that makes sense for it.
+
+        Once, or from there on for a while. Each call of the session has happened or has left nothing, and its caller
+        was told which; what was called done is on a model disk, whatever a power cut would leave of it; when the fault
+        ends everything works again. --rounds N tries N of the faults.
+        """,
+    ),
+    "power": (
+        0,
+        """Let the power fail at every point of a scripted session.
+
+        What the session wrote and flushed makes a model disk; of it every state that a cut may leave (writes that were
+        not flushed absent, present, or cut at a 512-byte border; names that were not flushed absent) is opened by the
+        real code: nothing acknowledged is missing, nothing refused is there, and it goes on. --rounds N tries N states.
+        """,
+    ),
     "history": (
         PROCESSES_ROUNDS,
         """Record what concurrent calls of four processes answer, and look for the one order that explains it.
@@ -67,7 +83,11 @@ TRIES = {
     ),
     "real": (
         0,
-        "Faults the system itself can stage: a full disk, a failing flush, no permission, a stopped lock holder.",
+        """Faults that the system itself can stage, on real processes.
+
+        A file size limit, a full tmpfs, a loop device on a full tmpfs (whose flush fails, and then lies), a directory
+        that is read-only, a lock holder that is stopped. What this machine or user cannot stage is left out by name.
+        """,
     ),
 }
 """Each mode with its default of --rounds (0: every point of its space) and what it tries."""

@@ -15,7 +15,6 @@ from agentbus.host import open_snapshots
 from journal import format_time
 
 if TYPE_CHECKING:
-    from pathlib import Path
 
     from agentbus.config import Settings
     from agentbus.state import State
@@ -41,7 +40,7 @@ def status(*, as_json: bool, settings: Settings) -> None:
 
 def _look(settings: Settings) -> dict[str, Any]:
     state, journal = bus.read_state(settings)
-    sizes = _segment_sizes(settings.data_directory / "journal")
+    sizes = journal.sizes()
     return {
         "data_directory": str(settings.data_directory),
         "last_seq": state.last_seq,
@@ -55,10 +54,6 @@ def _look(settings: Settings) -> dict[str, Any]:
         "segments": len(sizes),
         "bytes": sum(sizes),
     }
-
-
-def _segment_sizes(directory: Path) -> list[int]:
-    return [path.stat().st_size for path in directory.glob("*.jsonl")]
 
 
 def _subscriptions(state: State) -> list[dict[str, Any]]:
@@ -79,9 +74,10 @@ def _print(found: dict[str, Any], now_ms: int) -> None:
         ("anchor", found["anchor"]),
         ("snapshot", "none" if found["snapshot"] is None else f"at seq {found['snapshot']}"),
     ]
-    if found["torn_bytes"] or found["set_aside"]:
-        earlier = f"{len(found['set_aside'])} pieces were set aside earlier"
-        rows.append(("torn tail", f"{found['torn_bytes']} bytes; {earlier}"))
+    if found["torn_bytes"]:
+        rows.append(("torn tail", f"{found['torn_bytes']} bytes that were never acknowledged"))
+    if found["set_aside"]:
+        rows.append(("set aside", f"{len(found['set_aside'])} pieces in {found['data_directory']}/journal/set-aside"))
     print_rows(rows)
     _print_table("live sessions", [_session_row(row) for row in found["sessions"]])
     _print_table("channels", [render_row(row) for row in found["channels"]])

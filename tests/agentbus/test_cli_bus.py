@@ -281,7 +281,11 @@ def test_status_counts_torn_and_set_aside_pieces(data: Path) -> None:
         assert agentbus("post", "general", "hello again")[0] == 0
     found = ask("status")
     assert (found["torn_bytes"], len(found["set_aside"])) == (0, 2)
-    assert "torn tail       0 bytes; 2 pieces were set aside earlier" in agentbus("status")[1].splitlines()
+    assert f"set aside       2 pieces in {data}/journal/set-aside" in agentbus("status")[1].splitlines()
+    assert "torn tail" not in agentbus("status")[1]
+    with segment.open("ab") as file:
+        file.write(b'{"seq":')
+    assert "torn tail       7 bytes that were never acknowledged" in agentbus("status")[1].splitlines()
 
 
 def test_asking_creates_nothing_and_touches_nothing(data: Path) -> None:

@@ -202,3 +202,23 @@ def test_where_there_are_no_locks_an_owner_is_taken_for_living_and_cannot_be_one
     assert other.lives(held.token)
     with pytest.raises(OSError, match="no locks available"):
         other.hold()
+
+
+def test_a_link_in_the_place_of_the_directory_is_refused_and_what_it_leads_to_is_left_alone(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir(mode=0o755)
+    (tmp_path / "owners").symlink_to(elsewhere)
+    with pytest.raises(OSError, match="owners"):
+        Owners(tmp_path / "owners").hold()
+    assert stat.S_IMODE(elsewhere.stat().st_mode) == 0o755
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_an_owner_file_that_could_not_be_made_leaves_nothing_behind(tmp_path: Path) -> None:
+    class NoLocks(Files):
+        def try_lock(self, fd: int) -> bool:
+            raise OSError(errno.ENOLCK, f"no locks available on {fd}")
+
+    with pytest.raises(OSError, match="no locks available"):
+        Owners(tmp_path / "owners", NoLocks()).hold()
+    assert list((tmp_path / "owners").iterdir()) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 import threading
 from typing import TYPE_CHECKING
 
@@ -602,3 +603,11 @@ def test_what_is_gone_has_no_mark(kit: Kit) -> None:
     kit.commit(journal, "one")
     kit.segment().unlink()
     journal.flush(soon())
+
+
+def test_a_mode_that_is_set_right_keeps_the_mark(kit: Kit) -> None:
+    kit.commit(kit.open(), "one")
+    kit.segment().chmod(0o1644)
+    files = Files()
+    files.close(files.open(str(kit.segment()), os.O_RDWR | os.O_CREAT))
+    assert stat.filemode(kit.segment().stat().st_mode) == "-rw------T"

@@ -278,8 +278,33 @@ def test_a_segment_begun_by_a_writer_with_another_lock_file_is_not_begun_twice(k
     assert kit.texts() == ["one", "three", "two"]
 
 
+def test_a_segment_written_anew_by_a_writer_with_another_lock_file_is_not_covered_by_an_older_copy(kit: Kit) -> None:
+    class Copying(Unflushed):
+        met = False
+
+        def open(self, path: str, flags: int) -> int:
+            fd = super().open(path, flags)
+            if flags == os.O_RDWR and path.endswith(".jsonl") and not self.met:  # to copy it; not locked yet
+                self.met = True
+                (kit.directory / NAME).unlink()
+                kit.commit(kit.open(), "two")
+            return fd
+
+    kit.commit(kit.open(), "one")
+    files = Copying()
+    files.mark(str(kit.segment()))
+    journal = kit.open(files=files)
+    with contextlib.suppress(ReplacedError):
+        kit.commit(journal, "three")
+    assert files.met
+    assert faults(kit) == []
+    assert kit.texts()[:2] == ["one", "two"]
+    list(journal.read(0))
+    kit.commit(journal, "four")
+    assert kit.texts()[-1] == "four"
+
+
 WRITE = """
-import itertools
 journal = Journal(Path(sys.argv[1]), first_events=b'[{"type":"first"}]', segment_bytes_max=600)
 def build(_time):
     for _ in journal.read(journal.last_seq):

@@ -44,7 +44,8 @@ def test_a_segment_is_named_by_its_first_seq(first_seq: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["writer.lock", "1.jsonl", "0000000000000000000\u0661.jsonl", "x" * 26, "0" * 20 + ".json"]
+    "name",
+    ["writer.lock", "1.jsonl", "0" * 20 + ".jsonl", "0000000000000000000\u0661.jsonl", "x" * 26, "0" * 20 + ".json"],
 )
 def test_other_files_are_no_segments(name: str) -> None:
     assert segment.parse_name(name) is None

@@ -262,3 +262,15 @@ def test_a_bookmark_is_neither_given_nor_taken_where_the_system_refuses_to_look(
     assert not journal.resume(at)
     files.fail_nothing()
     assert journal.resume(at)
+
+
+def test_of_a_file_that_is_none_only_the_beginning_is_read(directory: Path) -> None:
+    """Garbage of a terabyte under such a name must not fill the memory of every process that starts."""
+    Snapshots(directory).save(VERSION, bookmark(), PAYLOAD)
+    with (directory / f"{9:020d}").open("wb") as garbage:
+        garbage.truncate(1 << 40)
+    whole = (directory / f"{7:020d}").read_bytes()
+    with (directory / f"{8:020d}").open("wb") as grown:
+        grown.write(whole)
+        grown.truncate(1 << 40)
+    assert loaded(Snapshots(directory)) == [(7, PAYLOAD)]

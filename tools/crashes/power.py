@@ -330,7 +330,7 @@ def run(rounds: int, seed: int) -> Summary:
 def _stories() -> Iterator[Story]:
     yield Story()
     yield Story(snapshots=True)
-    for number, verb in enumerate(play_unharmed()[1], 1):
+    for number, verb in enumerate(play_unharmed().verbs, 1):
         if verb == "write":
             yield from (Story(number, what) for what in _WRITES)
         if verb in {"fsync", "fdatasync"}:

@@ -205,7 +205,7 @@ class Trials:
 
 
 def choose(mutant: Mutant, known: Map) -> list[str]:
-    """The tests that run a mutant's lines; every test of the module if they run at import.
+    """The tests that run a mutant's lines; every test of the module, and of its own file, if they run at import.
 
     All of the room's own tests, then those of others as far as `OTHERS_S` goes; the quick before the slow.
     """
@@ -213,6 +213,7 @@ def choose(mutant: Mutant, known: Map) -> list[str]:
     if AT_IMPORT in found or not found:
         prefix = f"{mutant.room}:"
         found = {test for line, tests in known.lines.items() if line.startswith(prefix) for test in tests}
+        found |= {test for test in known.seconds if _is_own(test, mutant.room)}  # it may only look at a constant
     ordered = sorted(found - {AT_IMPORT, *known.failed}, key=lambda test: known.seconds[test])
     own = [test for test in ordered if _is_own(test, mutant.room)]
     left_s = OTHERS_S
