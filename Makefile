@@ -5,7 +5,7 @@ BIN := .venv/bin
 # The rooms of agentbus that docs/house.md marks as pure.
 PURE := $(shell sed -n '/^### agentbus/,$$s|^. \([a-z_/]*\.py\) . P . .*|agentbus/\1|p' docs/house.md | paste -sd, -)
 
-.PHONY: demo test check bench clean
+.PHONY: demo test check bench crash clean
 
 demo: .venv/ready
 	$(BIN)/agentbus demo
@@ -24,6 +24,9 @@ check: .venv/ready
 
 bench: .venv/ready
 	$(BIN)/python tools/bench.py
+
+crash: .venv/ready
+	for mode in kill cut flip fail power history real; do $(BIN)/python tools/crash.py $$mode || exit 1; done
 
 .venv/ready: pyproject.toml
 	@test -n "$(PYTHON)" || { echo "agentbus needs Python 3.11 or newer with venv; none found on PATH (or set PYTHON=...)" >&2; exit 1; }

@@ -91,9 +91,14 @@ def render_words(event: AnyEvent) -> str:
 
 def render_lost(event: ev.Lost) -> str:
     """What a lost line says, loudly enough that nobody reads over it."""
-    what = "were redacted" if event.reason == "redacted" else "are gone: they were damaged, and set aside by repair"
+    what = "redacted" if event.reason == "redacted" else "damaged, gone, and set aside by repair"
     blind = "" if event.next_prev else "; what follows them could not be checked against them"
-    return f"LOST: commits {event.first} to {event.last} ({event.bytes} bytes) {what}{blind}"
+    return f"LOST: {render_commits(event.first, event.last)} ({event.bytes} bytes): {what}{blind}"
+
+
+def render_commits(first: int, last: int) -> str:
+    """A range of seqs in words."""
+    return f"commit {first}" if first == last else f"commits {first} to {last}"
 
 
 def _actor(event: AnyEvent) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -39,6 +40,17 @@ def test_the_tampering_is_found_as_the_readme_shows(tmp_path: Path) -> None:
         assert run(command, tmp_path, tmp_path) == printed
         for path in (tmp_path / "copy").rglob("*"):
             path.chmod(0o600)  # the golden journal may be read-only where it was checked out
+
+
+def test_the_damage_of_the_example_is_taken_out_as_the_readme_shows(tmp_path: Path) -> None:
+    data = tmp_path / ".local" / "share" / "agentbus"
+    data.mkdir(parents=True)
+    shutil.copytree(ROOT / "tests" / "golden" / "journal-v1", data / "journal")
+    (segment,) = (data / "journal").iterdir()
+    segment.chmod(0o600)
+    segment.write_bytes(segment.read_bytes().replace(b"starting", b"finished"))
+    ((command, printed),) = transcript("agentbus repair --yes")
+    assert run(command, tmp_path, tmp_path).replace(str(tmp_path), "~").startswith(printed)
 
 
 def test_the_persistent_list_is_edited_as_the_readme_shows(tmp_path: Path) -> None:

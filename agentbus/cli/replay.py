@@ -230,7 +230,8 @@ def _fault_at(sources: list[Path], commit: Commit, cause: str) -> Fault:
 
 
 def _render_lost(lost: LostRange) -> str:
-    return f"LOST: commits {lost.seq} to {lost.last} ({lost.reason}); in their place stands {lost.seq}:{lost.hash}"
+    commits = auditor.render_commits(lost.seq, lost.last)
+    return f"LOST: {commits} ({lost.reason}); in their place stands {lost.seq}:{lost.hash}"
 
 
 def _render_tail(tail: Tail) -> str:

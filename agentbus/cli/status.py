@@ -15,7 +15,6 @@ from agentbus.host import open_snapshots
 from journal import format_time
 
 if TYPE_CHECKING:
-
     from agentbus.config import Settings
     from agentbus.state import State
 

@@ -117,7 +117,7 @@ def test_an_auditor_needs_no_settings_of_his_own_to_read_a_copy(
 def test_a_lost_range_is_loud_and_no_failure_of_reading(data: Path) -> None:  # noqa: ARG001  # its environment
     status, out, err = replay(MORE)
     assert (status, err) == (0, f"agentbus: {LOST}\n")
-    assert "LOST: commits 14 to 16 (731 bytes) are gone" in out
+    assert "LOST: commits 14 to 16 (731 bytes): damaged, gone" in out
 
 
 def test_text_of_others_never_reaches_the_terminal_as_control(tmp_path: Path) -> None:

@@ -76,11 +76,11 @@ WORDS: list[tuple[str, dict[str, Any], str]] = [
     ("active", {"as": "bob"}, "looked, nothing was new"),
     ("evicted", {"channel": "a", "before": 8}, "a: agents are no longer shown messages before 8"),
     ("reset", {"by": "ann"}, "reset the bus"),
-    ("lost", DAMAGE, "LOST: commits 14 to 16 (731 bytes) are gone: they were damaged, and set aside by repair"),
+    ("lost", DAMAGE, "LOST: commits 14 to 16 (731 bytes): damaged, gone, and set aside by repair"),
     (
         "lost",
         REDACTED,
-        "LOST: commits 14 to 16 (731 bytes) were redacted; what follows them could not be checked against them",
+        "LOST: commits 14 to 16 (731 bytes): redacted; what follows them could not be checked against them",
     ),
     ("repaired", {}, "repaired: torn bytes were set aside"),
     ("repaired", {"lost": 14, "hash": "e7" * 32}, "repaired: 14 is the lost line"),
