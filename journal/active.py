@@ -49,8 +49,8 @@ class Active:
         self._named = 0  # the last segment whose name this process has made durable
         self.flusher = Flusher(self._flush)
 
-    def hold_last(self, deadline: float) -> int:
-        """Open and lock the last segment, made if there is none; its size. `release` must follow.
+    def hold_last(self, deadline: float) -> os.stat_result:
+        """Open and lock the last segment, made if there is none; what the system says of it. `release` must follow.
 
         Which one is last is asked under its own lock: if the lock file was deleted, another writer may have rolled.
 
@@ -72,7 +72,7 @@ class Active:
                 self.release()  # the copy is made under a lock of its own on the same file
                 self.make_good(_failed_elsewhere(first), deadline)
             else:
-                return facts.st_size
+                return facts
 
     def _change_to(self, first: int, deadline: float) -> None:
         if self.first not in (0, first):
@@ -172,22 +172,16 @@ class Active:
     def flushing(self) -> Iterator[None]:
         """A flush of it under the writer lock: if it fails, it has failed for everyone."""
         try:
-            with self._failing(self.first):
-                yield
-        except FlushFailedError as error:
-            raise self.flusher.fail(error) from error
-
-    @contextlib.contextmanager
-    def _failing(self, first: int) -> Iterator[None]:
-        """What fails here is a flush of a segment. Other processes are told: to them its pages look perfect."""
-        try:
             yield
         except OSError as error:
-            with contextlib.suppress(
-                OSError
-            ):  # a disk that refuses that takes no other line; a power cut needs no mark
-                self._files.mark(self._reader.path(first))
-            raise FlushFailedError(first, error) from error
+            raise self.flusher.fail(self._failed(self.first, error)) from error
+
+    def _failed(self, first: int, error: OSError) -> FlushFailedError:
+        """A flush of a segment failed. Other processes are told: to them its pages look perfect."""
+        # A disk that refuses that takes no other line either; after a power cut no mark is needed.
+        with contextlib.suppress(OSError):
+            self._files.mark(self._reader.path(first))
+        return FlushFailedError(first, error)
 
     def _flush(self, upto: Point) -> Point:
         """Flush all there is; the one thing here that runs without the writer lock, in any thread."""
@@ -198,34 +192,35 @@ class Active:
             first, self._flushed = self.first, self.fd
         try:
             if first:
-                with self._failing(first):
-                    self._files.fdatasync(self._flushed)
+                self._files.fdatasync(self._flushed)
+        except OSError as error:
+            raise self._failed(first, error) from error
         finally:
             self._flushed = -1
-        if last != first:
-            self._flush_other(last)
-        if self._named < last:
-            self._flush_name(last)
+        if last != first or self._named < last:
+            self._flush_unknown(first, last)
         return target
 
+    def _flush_unknown(self, first: int, last: int) -> None:
+        """Flush what was read in another segment than the one written to, and the name of one that is new here."""
+        try:
+            if last != first:
+                self._flush_other(last)
+            if self._named < last:
+                self._files.fsync_directory(self._reader.directory)
+        except OSError as error:
+            raise self._failed(last, error) from error
+        # The system tells of a lost write only those who had the file open at that time.
+        if self._named < last and self.has_failed(last):
+            raise _failed_elsewhere(last)
+        self._named = max(self._named, last)
+
     def _flush_other(self, first: int) -> None:
-        with self._failing(first):
-            fd = self._files.open(self._reader.path(first), os.O_RDONLY)
-            try:
-                self._files.fdatasync(fd)
-            finally:
-                self._files.close(fd)
-
-    def _flush_name(self, first: int) -> None:
-        """The first flush of a segment by this process makes its name durable, and must not miss a mark on it.
-
-        The system tells of a lost write only those who had the file open at that time.
-        """
-        with self._failing(first):
-            self._files.fsync_directory(self._reader.directory)
-        if self.has_failed(first):
-            raise _failed_elsewhere(first)
-        self._named = first
+        fd = self._files.open(self._reader.path(first), os.O_RDONLY)
+        try:
+            self._files.fdatasync(fd)
+        finally:
+            self._files.close(fd)
 
     def has_failed(self, first: int) -> bool:
         """Whether a flush of a segment failed in some process, and nobody has written it anew since.

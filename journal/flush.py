@@ -40,6 +40,7 @@ class Flusher:
         self._mutex = threading.Lock()
         self._turn = threading.Condition(self._mutex)
         self._in_flight = False
+        self._waiting = 0
         self._done: Point = (0, 0, 0)
         self.failure: FlushFailedError | None = None
 
@@ -55,7 +56,10 @@ class Flusher:
         """
         with self._mutex:
             while self._in_flight and self._done < point and self.failure is None:
-                if not self._turn.wait(max(0.0, limit - time.monotonic())):
+                self._waiting += 1
+                ended = self._turn.wait(max(0.0, limit - time.monotonic()))
+                self._waiting -= 1
+                if not ended:
                     raise UnsyncedError("the flush took too long")
             if self._done >= point:
                 return
@@ -88,6 +92,7 @@ class Flusher:
                 self._in_flight = False
                 self._done = max(self._done, done)
                 self.failure = self.failure or failure
-                self._turn.notify_all()
+                if self._waiting:
+                    self._turn.notify_all()
         if failure is not None:
             raise UnsyncedError(failure.cause)

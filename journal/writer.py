@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from journal.reader import Reader
 
 SET_ASIDE: Final = "set-aside"
+_TICK_NS: Final = 20_000_000  # files are stamped by a clock that may lag so much, and is never ahead
 
 
 class Appended(msgspec.Struct, frozen=True, gc=False):
@@ -58,6 +59,7 @@ class Writer:
         self._files = files
         self._settings = settings
         self.active = Active(reader, lock, files)
+        self._appended_ns = 0  # when this process last wrote: a file changed later holds something else
 
     def open(self, deadline: float) -> None:
         """Open and lock the active segment and make its end sound; makes the first segment if there is none.
@@ -106,14 +108,16 @@ class Writer:
 
     # --- its end
 
-    def _mend_before_build(self, size: int) -> None:
+    def _mend_before_build(self, facts: os.stat_result) -> None:
         """What `build` will read must be all there is: an end without LF may be a whole line."""
+        size = facts.st_size
         active = self.active
         mark = self._reader.memory.tail
         at = mark.position
         begun = at.seq > 1 and at.offset > 0  # an empty last segment lacks its own first line
         if begun and (active.first, size, *active.identity) == (at.segment, at.offset, mark.device, mark.inode):
-            self._reader.check_line_before(active.fd, at)
+            if not 0 <= self._appended_ns - facts.st_mtime_ns < _TICK_NS:
+                self._reader.check_line_before(active.fd, at)
             self._reader.settle(mark)
         elif not begun or not size or self._files.pread(active.fd, 1, size - 1) != b"\n":
             self._mend()
@@ -184,6 +188,7 @@ class Writer:
             with self.active.flushing():
                 self._files.fdatasync(self.active.fd)
             raise
+        self._appended_ns = time.time_ns()
         first, seq = position.segment, position.next_seq
         after = position.offset + len(line)
         end = Position(first, after, seq, digest, seq + 1, digest, position.journal)

@@ -141,12 +141,12 @@ def test_replay_and_verify_name_what_was_lost() -> None:
     agentbus("repair", "--yes")
     status, out, err = agentbus("replay")
     assert status == 0
-    assert "LOST: commits 7 to 7" in out
+    assert "LOST: commit 7" in out
     assert "repaired: 7 is the lost line" in out
-    assert "LOST: commits 7 to 7 (damage)" in err
+    assert "LOST: commit 7 (damage)" in err
     status, out, _ = agentbus("replay", "--verify")
     assert status == 1
-    assert out.startswith("LOST: commits 7 to 7 (damage)")
+    assert out.startswith("LOST: commit 7 (damage)")
     assert "failed: 0 faults and 1 lost ranges" in out
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from agentbus import queries, wire
+from agentbus.errors import BusError
 from agentbus.fold import fold
 from agentbus.state import State
 from journal import Fault, JournalError, audit, verify
@@ -270,7 +271,7 @@ def _goes_on(data: Path, files: Failing) -> list[str]:
         call(host, "post", as_="late", channel="general", content="after all that")
         wrong = [f"not safe in the end: {unsafe}" for unsafe in files.disk.unsafe()]
         wrong += differs(host, data)
-    except JournalError as error:
+    except (BusError, JournalError) as error:
         wrong = [f"a new process meets: {error}"]
     finally:
         host.bus._journal.close()  # noqa: SLF001  # its sessions need not be ended

@@ -142,9 +142,9 @@ class _Agent:
             elif self._chance.random() < 0.6:
                 self._count += 1
                 key = f"{self._life.name} {self._life.number} {self._count}"
-                content = key + " " + "x" * int(self._chance.paretovariate(0.5))
+                content = key + " " + "x" * int(min(self._chance.paretovariate(0.5), _CONTENT_MAX))
                 for _ in range(self._chance.choice((1, 2))):  # twice, as a caller does that is not sure
-                    self._post(key, content[:_CONTENT_MAX])
+                    self._post(key, content)
             else:
                 self._receive()
 
