@@ -56,6 +56,17 @@ class Memory:
                 if commits or position.seq != tail.seq:
                     self.recent = list(commits[-_RECENT_MAX:])
 
+    def after(self, seq: int) -> tuple[Mark, list[Commit] | None]:
+        """The tail, and the lines between a seq and it, if all of them are in hand; None if they must be read."""
+        with self._mutex:
+            tail, recent = self.tail, self.recent
+        ahead = tail.position.seq - seq
+        if not 0 <= ahead <= len(recent):
+            return tail, None
+        found = recent[len(recent) - ahead :]
+        complete = not found or (found[0].seq, found[-1].seq) == (seq + 1, tail.position.seq)
+        return tail, found if complete else None
+
     def nearest(self, seq: int) -> Mark | None:
         """The last mark at or before a seq."""
         with self._mutex:

@@ -59,21 +59,8 @@ class Reader:
         settled = self._settled
         if settled is not None and settled.position.seq == after_seq and self._lock.held_here:
             return iter(())
-        in_hand = self._in_hand(after_seq)
-        return self._read(after_seq) if in_hand is None else iter(in_hand)
-
-    def _in_hand(self, after_seq: int) -> list[Commit] | None:
-        """All there is after a seq, if that was verified or written before; None if it must be read.
-
-        Mostly so, and cheap to know: a process looks before each of its calls.
-        """
-        tail, recent = self.memory.tail, self.memory.recent
-        ahead = tail.position.seq - after_seq
-        if ahead < 0 or ahead > len(recent) or not self._is_end(tail):
-            return None
-        found = recent[len(recent) - ahead :]
-        complete = not found or (found[0].seq, found[-1].seq) == (after_seq + 1, tail.position.seq)
-        return found if complete else None
+        tail, in_hand = self.memory.after(after_seq)
+        return self._read(after_seq) if in_hand is None or not self._is_end(tail) else iter(in_hand)
 
     def _is_end(self, mark: Mark) -> bool:
         """Whether nothing follows a mark, and the file is the one it was: mostly so, and cheap to know."""
@@ -103,11 +90,14 @@ class Reader:
         memory = self.memory
         mark = self._starting_mark(memory, after_seq)
         end = segment.start(after_seq + 1)
+        names: list[int] = []
         while mark is not None:
             fd, at = self._open(mark)
             try:
                 # Asked before the scan: a segment that has a follower by now is final.
-                later = self._later(at.position)
+                if not _is_before(at.position, names):
+                    names = self.segments()  # once for all that were there: a directory may never rest
+                later = _is_before(at.position, names)
                 for scanned in self._scans(fd, at.position, last=not later):
                     at = Mark(scanned.end, at.device, at.inode)
                     memory.add(at, scanned.commits)
@@ -115,7 +105,7 @@ class Reader:
                 if at is not mark:
                     memory.add(at)
                 end = at.position
-                mark = self._following(fd, at) if later else None
+                mark = self._following(fd, at, names) if later else None
             finally:
                 self._files.close(fd)
         if end.next_seq <= after_seq:
@@ -350,16 +340,16 @@ class Reader:
             offset += len(data)
 
     def _later(self, position: Position) -> bool:
-        return max(self.segments(), default=0) > position.segment
+        return _is_before(position, self.segments())
 
-    def _following(self, fd: int, mark: Mark) -> Mark:
+    def _following(self, fd: int, mark: Mark, names: list[int]) -> Mark:
         """The beginning of the segment after one that is finished."""
         position = mark.position
         if self._fstat(fd).st_size != position.offset:
             raise self.corrupt(position, "bytes after the last line of a segment that is not the last")
         if position.next_seq == position.segment:
             raise self.corrupt(position, "the segment is empty and is not the last")
-        if position.next_seq not in self.segments():
+        if position.next_seq not in names:
             raise self.corrupt(segment.follow(position), "the segment that begins with it is missing")
         return Mark(segment.follow(position))
 
@@ -385,6 +375,11 @@ class Reader:
 
     def _unreadable(self, error: OSError) -> UnreadableError:
         return UnreadableError(error.filename or self.directory, render_cause(error))
+
+
+def _is_before(position: Position, segments: list[int]) -> bool:
+    """Whether one of the segments comes after the one a position lies in."""
+    return bool(segments) and segments[-1] > position.segment
 
 
 def _after(commits: list[Commit], seq: int) -> list[Commit]:

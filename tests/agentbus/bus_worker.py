@@ -1,7 +1,6 @@
 """A process on the bus for tests that need several: ``bus_worker.py MODE DATA ...``. Prints one JSON value a line.
 
-Modes: ``posts`` posts to general and ends; ``rounds`` posts and receives until it is killed; ``state`` drives random
-commands and prints its own canonical state.
+Modes: ``posts`` posts to general and ends; ``state`` drives random commands and prints its own canonical state.
 """
 
 from __future__ import annotations
@@ -35,26 +34,6 @@ def posts(data: Path, name: str, count: int) -> None:
     _say(live(host).decode())
 
 
-def rounds(data: Path, name: str, start: int) -> None:
-    """Posts with keys and receives with acks for ever; says each answer, and each ack before and after it is sent."""
-    host = open_at(data)
-    registered = call(host, "register", name=name)
-    _say({"registered": registered})
-    number = start
-    token: str | None = None
-    while True:
-        number += 1
-        key = f"{name} {number}"
-        # Every key twice, as a caller does that is not sure: the second must be the first.
-        for _ in range(2):
-            posted = call(host, "post", as_=name, channel="general", content=key, idempotency_key=key)
-            _say({"posted": posted["seq"], "key": key})
-        acking: dict[str, Any] = {} if token is None else {"ack": token}
-        received = call(host, "receive", as_=name, count=5, **acking)
-        token = received.get("token")
-        _say({"received": [message["seq"] for message in received["messages"]], "acked": acking.get("ack")})
-
-
 def state(data: Path, name: str, seed: int) -> None:
     """Random commands of one process, then its state when told that all others have ended too."""
     host = open_at(data)
@@ -69,7 +48,7 @@ def state(data: Path, name: str, seed: int) -> None:
 def main() -> None:
     """Dispatch."""
     mode, data, name, number = sys.argv[1:]
-    {"posts": posts, "rounds": rounds, "state": state}[mode](Path(data), name, int(number))
+    {"posts": posts, "state": state}[mode](Path(data), name, int(number))
 
 
 if __name__ == "__main__":
