@@ -26,6 +26,7 @@ _FILE = "agentbus.log"
 _LOCK_FILE = ".__agentbus.lock"  # as concurrent-log-handler calls it
 _FILE_BYTES_MAX = 16 << 20
 _OLD_FILES = 3
+_EARLY_LINES_MAX = 100
 _LOCK_TRIES_MAX = 1000  # a millisecond apart
 _LEVELS = {"debug": 10, "info": 20, "warn": 30, "error": 40}
 
@@ -46,6 +47,7 @@ class Log:
         self._lowest = _LEVELS[level]
         self._handler: Handler | None = None
         self._opening = threading.Lock()
+        self._early: list[str] = []  # lines from before there was a data directory
 
     def debug(self, msg: str, **attributes: Attribute) -> None:
         """What only a developer of agentbus would want to know."""
@@ -76,18 +78,25 @@ class Log:
         import logging  # noqa: PLC0415 - most processes never write a line
 
         line = _render(level, msg, attributes)
-        try:
-            handler = self._open()
-        except OSError:
-            return
-        handler.emit(logging.makeLogRecord({"msg": line}))
+        with self._opening:
+            self._early.append(line)
+            try:
+                handler = self._open()
+            except FileNotFoundError:  # the first call of all makes the directory; then these lines go first
+                del self._early[:-_EARLY_LINES_MAX]
+                return
+            except OSError:
+                self._early.clear()
+                return
+            lines, self._early = self._early, []
+        for each in lines:
+            handler.emit(logging.makeLogRecord({"msg": each}))
 
     def _open(self) -> Handler:
-        with self._opening:
-            if self._handler is None:
-                _require_own(self._directory)
-                self._handler = _make_handler(str(self._directory / _FILE))
-            return self._handler
+        if self._handler is None:
+            _require_own(self._directory)
+            self._handler = _make_handler(str(self._directory / _FILE))
+        return self._handler
 
 
 def _require_own(directory: Path) -> None:

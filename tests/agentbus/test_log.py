@@ -101,19 +101,20 @@ def test_nothing_is_made_before_the_first_line_and_all_of_it_is_for_the_user_alo
 ) -> None:
     directory = tmp_path / "data"
     log = open_log(directory, "info")
-    log.info("not written: only the journal makes its directory")
+    log.info("kept: only the journal makes its directory")
     assert not directory.exists()
     directory.mkdir(mode=0o700)
-    log.debug("not written either")
+    log.debug("not written")
     assert list(directory.iterdir()) == []
     log.info("written")
+    assert [line["msg"] for line in _lines(directory)] == ["kept: only the journal makes its directory", "written"]
     log.close()
     log.info("and again")
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in directory.iterdir()}
     assert modes["agentbus.log"] == 0o600
     assert set(modes.values()) == {0o600}
-    assert len(_lines(directory)) == 2
+    assert len(_lines(directory)) == 3
 
 
 def test_a_log_that_cannot_be_written_fails_nobody_and_prints_nothing(
