@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -24,7 +25,7 @@ from agentbus.limits import CATCH_UP_LINES_MAX, COMMAND_DEADLINE_S, LOCKED_WAIT_
 from agentbus.projection import BehindError, Projection
 from agentbus.queries import Body
 from agentbus.state import State
-from journal import BusyError, ReplacedError, UnwritableError, parse_time, render_place
+from journal import BusyError, JournalError, ReplacedError, UnwritableError, parse_time, render_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -90,7 +91,7 @@ class Bus:
         owners: Owners,
         policy: Policy,
         snapshots: Snapshots | None = None,
-        on_no_snapshot: Callable[[UnwritableError], None] = lambda _: None,
+        on_no_snapshot: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.owners = owners
         self.policy = policy
@@ -102,6 +103,8 @@ class Bus:
         self._closing = False
         self._waits_ended = False
         self._registered = False
+        forked = weakref.WeakMethod(self._after_fork)
+        os.register_at_fork(after_in_child=lambda: (method := forked()) and method())
 
     def ask(self, question: Callable[[State], T]) -> T:
         """Answer from a State that has caught up with the journal. The question must not keep the State, nor wait.
@@ -295,11 +298,19 @@ class Bus:
                 self._projection.restart()
                 self._projection.catch_up(deadline)
             if self._projection.snapshot_due and self._keeper is None:
-                self._keeper = threading.Thread(target=self._keep, name="agentbus-snapshot", daemon=True)
-                self._keeper.start()
+                self._start_keeper()
             yield
         finally:
             self._mutex.release()
+
+    def _start_keeper(self) -> None:
+        """While the mutex is held, for which the new thread waits."""
+        keeper = threading.Thread(target=self._keep, name="agentbus-snapshot", daemon=True)
+        try:
+            keeper.start()
+        except RuntimeError:  # no thread is to be had now
+            return
+        self._keeper = keeper
 
     def _keep(self) -> None:
         """In a thread of its own: keep a snapshot. Only while the State is copied do calls wait for it."""
@@ -307,11 +318,18 @@ class Bus:
             with self._mutex:
                 taken = self._projection.take()
             if taken is not None:
+                # A power cut must not leave a snapshot of lines that the journal lost.
+                self._journal.flush(_deadline())
                 self._projection.keep(taken)
-        except UnwritableError as error:
-            self._on_no_snapshot(error)
+        except (JournalError, MemoryError) as error:
+            self._on_no_snapshot(str(error) or "out of memory")
         finally:
             self._keeper = None
+
+    def _after_fork(self) -> None:
+        """In a child: another thread of the parent may have had the State, and half of a line in it."""
+        self._projection.forget()
+        self._mutex, self._keeper = threading.Lock(), None
 
 
 def _deadline() -> float:

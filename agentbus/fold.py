@@ -319,7 +319,7 @@ def _reset(state: State, event: ev.Reset, now: _Moment) -> None:  # noqa: ARG001
 
 
 def _lost(state: State, event: ev.Lost, now: _Moment) -> None:  # noqa: ARG001  # one shape for all of _APPLY
-    state.lost = True
+    state.lost.append(event.first)
     state.last_seq = event.last
     if event.first <= DEFAULT_CHANNELS_SEQ <= event.last:
         for made in ev.DEFAULT_CHANNELS:

@@ -8,7 +8,7 @@ from agentbus import __version__
 from agentbus.bus import FIRST_EVENTS, Bus
 from agentbus.commands import Policy
 from agentbus.owners import Owners
-from journal import Journal, Snapshots, UnwritableError
+from journal import Journal, Snapshots
 
 if TYPE_CHECKING:
     from agentbus.config import Settings
@@ -79,9 +79,9 @@ def open_host(settings: Settings, directory: str, client: str | None = None, log
         result_bytes_max=settings.result_kib << 10,
     )
 
-    def tell(error: UnwritableError) -> None:
+    def tell(cause: str) -> None:
         if log is not None:
-            log.warning("no snapshot was kept: the next start takes longer", cause=error.cause)
+            log.warning("no snapshot was kept: the next start takes longer", cause=cause)
 
     journal = open_journal(settings, log=log)
     owners = Owners(settings.data_directory / "owners")

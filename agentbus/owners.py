@@ -13,7 +13,7 @@ import os
 import re
 import threading
 import weakref
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from journal import Files
 
@@ -117,11 +117,13 @@ class Owners:
 
     def living(self) -> list[dict[str, object]]:
         """What each live owner's file says of it: owner, pid, and its parent's pid; for people."""
-        found = []
+        found: list[dict[str, object]] = []
         for owner in self._listed():
             if self.lives(owner):
-                with contextlib.suppress(OSError, ValueError):  # gone or half-written since: then it does not live yet
-                    found.append({"owner": owner, **json.loads(self._read(owner))})
+                facts: Any = None
+                with contextlib.suppress(OSError, ValueError):  # it lives whatever can be read of it
+                    facts = json.loads(self._read(owner))
+                found.append({"owner": owner, **(facts if isinstance(facts, dict) else {})})
         return found
 
     def sweep(self, keep: Collection[str]) -> None:

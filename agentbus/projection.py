@@ -8,15 +8,17 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from agentbus import snapshot, wire
+from agentbus.events import Repaired
 from agentbus.fold import FoldError, fold
 from agentbus.limits import SNAPSHOT_TAIL_LINES_MIN
 from agentbus.state import State
 from journal import Bookmark, BusyError
 
 if TYPE_CHECKING:
+    from agentbus.events import AnyEvent
     from journal import Commit, Journal, Snapshots
 
 _RETAINED_PART: Final = 4
@@ -44,6 +46,7 @@ class Projection:
         self._journal = journal
         self._snapshots = snapshots
         self._useless_seq = 0  # the newest snapshot there was when none could be used; 0 for none
+        self._repairs: set[int] = set()
         self._begin(resumable=True)
 
     def _begin(self, *, resumable: bool) -> None:
@@ -71,7 +74,12 @@ class Projection:
                 raise BehindError
             if time.monotonic() >= deadline:
                 raise BusyError("the journal, which is still being read,")
-            self._fold(commit)
+            events = self._decode(commit)
+            if type(events[0]) is Repaired and self._was_repaired(commit.seq, events):
+                self.restart()
+                self.catch_up(deadline, lines_max)
+                return
+            self._fold(commit, events)
 
     def restart(self) -> None:
         """Fold from seq 1 at the next `catch_up`: no snapshot of files that were exchanged is trusted."""
@@ -80,6 +88,10 @@ class Projection:
 
     def _newest_seq(self) -> int:
         return 0 if self._snapshots is None else self._snapshots.newest_seq()
+
+    def forget(self) -> None:
+        """Start afresh, from a snapshot if there is one."""
+        self._begin(resumable=True)
 
     def _resume(self) -> None:
         if self._snapshots is None or not self._resumable:
@@ -97,15 +109,25 @@ class Projection:
                 self._useless_seq = 0
                 return
 
-    def _fold(self, commit: Commit) -> None:
+    def _was_repaired(self, seq: int, events: list[AnyEvent]) -> bool:
+        """Whether lines folded here were taken out since, by a repair that ended at ``seq``; asked once of each."""
+        lost = {event.lost for event in events if isinstance(event, Repaired) and event.lost is not UNSET}
+        if lost <= set(self.state.lost) or seq in self._repairs:
+            return False  # a later repair may have taken the lost line of this one
+        self._repairs.add(seq)
+        return True
+
+    def _decode(self, commit: Commit) -> list[AnyEvent]:
         try:
-            events = wire.decode(commit.events)
+            return wire.decode(commit.events)
         except wire.MalformedError as error:
             raise self._journal.corrupt_at(commit, error.cause) from error
+
+    def _fold(self, commit: Commit, events: list[AnyEvent]) -> None:
         try:
             fold(self.state, commit, events)
         except BaseException as error:
-            self._begin(resumable=True)  # half of a line must not be taken for the whole
+            self.forget()  # half of a line must not be taken for the whole
             if isinstance(error, FoldError):
                 raise self._journal.corrupt_at(commit, error.cause) from error
             raise

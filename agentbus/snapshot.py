@@ -52,7 +52,7 @@ class _Saved(Struct, frozen=True):
     replies: dict[int, int]
     addressed: dict[int, tuple[str, ...]]
     orphans: list[tuple[int, str]]
-    lost: bool
+    lost: list[int]
     resets: int
 
 

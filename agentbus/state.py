@@ -113,7 +113,7 @@ class State:
         self.replies: dict[int, int] = {}
         self.addressed: dict[int, tuple[str, ...]] = {}
         self.orphans: list[tuple[int, str]] = []
-        self.lost = False
+        self.lost: list[int] = []
         self.resets = 0
 
     def locate(self, seq: int) -> tuple[Channel, int] | None:

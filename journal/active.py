@@ -1,6 +1,6 @@
 """The segment that is written to: its open file, its lock, its flush, and its renewal when a flush failed.
 
-Knows no lines. All but `flusher` is used under the writer lock; the flush runs in any thread.
+Knows no lines. Used under the writer lock, but for `flusher`, `end_point` and `has_failed`: those any thread may ask.
 """
 
 from __future__ import annotations
@@ -135,8 +135,8 @@ class Active:
 
     def end_point(self) -> Point:
         """The end of all that was read or written so far."""
-        memory = self._reader.memory
-        return memory.epoch, memory.tail.position.segment, memory.tail.position.offset
+        marks = self._reader.marks
+        return marks.epoch, marks.tail.position.segment, marks.tail.position.offset
 
     def _lock_it(self, deadline: float) -> None:
         self._lock.acquire_file(self.fd, deadline)
@@ -280,7 +280,7 @@ class Active:
         try:
             facts = self._files.fstat(fd)
             self._files.rename(path + ".new", path)
-            self._reader.memory.move(first, facts.st_dev, facts.st_ino)
+            self._reader.marks.move(first, facts.st_dev, facts.st_ino)
             self._files.fsync_directory(self._reader.directory)
         except OSError:
             self._files.close(fd)

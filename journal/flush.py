@@ -90,8 +90,10 @@ class Flusher:
         finally:
             with self._mutex:
                 self._in_flight = False
-                self._done = max(self._done, done)
-                self.failure = self.failure or failure
+                # A flush under the writer lock may have failed meanwhile: the system tells only one of the two.
+                failure = self.failure = self.failure or failure
+                if failure is None:
+                    self._done = max(self._done, done)
                 if self._waiting:
                     self._turn.notify_all()
         if failure is not None:

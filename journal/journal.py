@@ -84,12 +84,12 @@ class Journal:
     @property
     def last_seq(self) -> int:
         """Seq of the last line verified so far by this object; 0 if none was."""
-        return self._reader.memory.tail.position.seq
+        return self._reader.marks.tail.position.seq
 
     @property
     def anchor(self) -> str:
         """``seq:hash`` of that line; kept elsewhere it shows any later change at or before it. Empty if none."""
-        position = self._reader.memory.tail.position
+        position = self._reader.marks.tail.position
         return f"{position.seq}:{position.hash}" if position.seq else ""
 
     def read(self, after_seq: int) -> Iterator[Commit]:

@@ -22,8 +22,9 @@ class Listing:
     def __init__(self, directory: str, files: Files) -> None:
         self._directory = directory
         self._files = files
-        self._changed_ns = -1  # the directory's time when it was listed; -1 if the next change might not move that
-        self._segments: list[int] = []
+        # The directory's time when it was listed (-1 if the next change might not move that), and what was there: one
+        # value, as threads list at the same time.
+        self._known: tuple[int, list[int]] = (-1, [])
 
     def segments(self) -> list[int]:
         """First seqs of the segments there are, in order; none without a directory.
@@ -36,8 +37,9 @@ class Listing:
         """
         try:
             changed_ns = self._files.stat(self._directory).st_mtime_ns
-            if self._changed_ns == changed_ns:
-                return self._segments
+            known_ns, known = self._known
+            if known_ns == changed_ns:
+                return known
             names = self._files.listdir(self._directory)
         except FileNotFoundError:
             return []
@@ -45,6 +47,5 @@ class Listing:
             raise UnreadableError(self._directory, render_cause(error)) from error
         found = sorted(seq for text in names if (seq := segment.parse_name(text)) is not None)
         settled_ns = _TICK_NS if changed_ns % 1_000_000_000 else _COARSE_TICK_NS
-        self._segments = found
-        self._changed_ns = changed_ns if time.time_ns() - changed_ns > settled_ns else -1
+        self._known = (changed_ns if time.time_ns() - changed_ns > settled_ns else -1, found)
         return found

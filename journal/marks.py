@@ -30,7 +30,7 @@ class Mark(msgspec.Struct, frozen=True, gc=False):
 BEGINNING: Final = Mark(segment.start(1))
 
 
-class Memory:
+class Marks:
     """What has been verified since the files were last found to be others."""
 
     def __init__(self, epoch: int = 0) -> None:

@@ -15,7 +15,7 @@ from journal import record, segment
 from journal.errors import CorruptError, ReplacedError, UnreadableError
 from journal.files import render_cause
 from journal.listing import Listing
-from journal.marks import Mark, Memory
+from journal.marks import Mark, Marks
 from journal.record import LINE_BYTES_MAX, BadLineError, Commit, Place
 from journal.snapshot import Bookmark
 
@@ -38,7 +38,7 @@ class Reader:
         self.directory = directory
         self._files = files
         self._lock = lock
-        self.memory = Memory()
+        self.marks = Marks()
         self._listing = Listing(directory, files)
         self._settled: Mark | None = None
         self._replaced = False  # nothing but a read from 0 is answered until there was one
@@ -59,7 +59,7 @@ class Reader:
         settled = self._settled
         if settled is not None and settled.position.seq == after_seq and self._lock.held_here:
             return iter(())
-        tail, in_hand = self.memory.after(after_seq)
+        tail, in_hand = self.marks.after(after_seq)
         return self._read(after_seq) if in_hand is None or not self._is_end(tail) else iter(in_hand)
 
     def _is_end(self, mark: Mark) -> bool:
@@ -84,11 +84,11 @@ class Reader:
 
     def forget(self) -> None:
         """Start afresh."""
-        self.memory = Memory(self.memory.epoch + 1)
+        self.marks = Marks(self.marks.epoch + 1)
 
     def _read(self, after_seq: int) -> Iterator[Commit]:
-        memory = self.memory
-        mark = self._starting_mark(memory, after_seq)
+        marks = self.marks
+        mark = self._starting_mark(marks, after_seq)
         end = segment.start(after_seq + 1)
         names: list[int] = []
         while mark is not None:
@@ -100,10 +100,10 @@ class Reader:
                 later = _is_before(at.position, names)
                 for scanned in self._scans(fd, at.position, last=not later):
                     at = Mark(scanned.end, at.device, at.inode)
-                    memory.add(at, scanned.commits)
+                    marks.add(at, scanned.commits)
                     yield from _after(scanned.commits, after_seq)
                 if at is not mark:
-                    memory.add(at)
+                    marks.add(at)
                 end = at.position
                 mark = self._following(fd, at, names) if later else None
             finally:
@@ -113,9 +113,9 @@ class Reader:
 
     def end(self) -> Mark:
         """Read on to the end and return it. Under the writer lock that is where the next line goes."""
-        for _ in self._read(self.memory.tail.position.seq):
+        for _ in self._read(self.marks.tail.position.seq):
             pass
-        return self.memory.tail
+        return self.marks.tail
 
     def line_at(self, place: Place, seq: int) -> Commit:
         """One line by its place; see `Journal.line_at`."""
@@ -141,12 +141,12 @@ class Reader:
 
     def bookmark(self, seq: int) -> Bookmark | None:
         """The place after a line that was verified lately; see `Journal.bookmark`."""
-        mark = self.memory.nearest(seq)
+        mark = self.marks.nearest(seq)
         if mark is None or mark.position.seq != seq or not mark.position.offset:
             return None
         try:
             return Bookmark(mark.position, self._finished(mark.position))
-        except OSError:
+        except (OSError, UnreadableError):
             return None
 
     def resume(self, bookmark: Bookmark) -> bool:
@@ -164,7 +164,7 @@ class Reader:
             facts = self._fstat(fd)
         finally:
             self._files.close(fd)
-        self.memory.add(Mark(position, facts.st_dev, facts.st_ino))
+        self.marks.add(Mark(position, facts.st_dev, facts.st_ino))
         return True
 
     def _finished(self, position: Position) -> list[tuple[int, int]]:
@@ -194,7 +194,7 @@ class Reader:
         end = segment.start(first_seq)
         for scanned in self._scans(fd, end, last=True):
             end = scanned.end
-        tail = self.memory.tail.position
+        tail = self.marks.tail.position
         if tail.segment == first_seq and end.offset < tail.offset:
             raise self.corrupt(end, f"seq {tail.seq}, which was written and read before, is gone")
 
@@ -243,16 +243,16 @@ class Reader:
             self._files.close(fd)
         return CorruptError(path, line, position.offset, position.next_seq, cause)
 
-    def _starting_mark(self, memory: Memory, after_seq: int) -> Mark | None:
+    def _starting_mark(self, marks: Marks, after_seq: int) -> Mark | None:
         """Where to begin so that the line after ``after_seq`` is met; None in an empty journal."""
-        known = memory.nearest(after_seq) if after_seq else None
+        known = marks.nearest(after_seq) if after_seq else None
         if known is not None and known.position.seq == after_seq:
             return known
         names = self.segments()
         if not names:
             if after_seq:
                 raise self.replaced(self.directory, "no segment is there")
-            if memory.tail.inode:
+            if marks.tail.inode:
                 self.forget()
             return None
         first = max((name for name in names if name <= after_seq + 1), default=None)

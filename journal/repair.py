@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from journal import clock, directory, record, segment
-from journal.errors import JournalError, UnreadableError, UnwritableError
+from journal.errors import JournalError, ReplacedError, UnreadableError, UnwritableError
 from journal.files import Files, render_place
 from journal.findings import Damage, LostRange
 from journal.journal import SEGMENT_BYTES_MAX
@@ -182,7 +182,7 @@ class Repair:
         try:
             lock.acquire_file(source, time.monotonic() + wait_s)
             if not self._files.is_at(source, path):
-                raise ChangedError(self._directory)
+                raise ReplacedError(path, "it is another file now")
             return self._write_anew(source, path, damages)
         finally:
             self._files.close(source)

@@ -112,7 +112,7 @@ class Writer:
         """What `build` will read must be all there is: an end without LF may be a whole line."""
         size = facts.st_size
         active = self.active
-        mark = self._reader.memory.tail
+        mark = self._reader.marks.tail
         at = mark.position
         begun = at.seq > 1 and at.offset > 0  # an empty last segment lacks its own first line
         if begun and (active.first, size, *active.identity) == (at.segment, at.offset, mark.device, mark.inode):
@@ -128,7 +128,7 @@ class Writer:
         if facts is None or (facts.st_dev, facts.st_ino) != self.active.identity:
             self.active.leave()
             raise self._reader.replaced(self.active.path, "it is not the file that was opened")
-        mark = self._reader.memory.tail
+        mark = self._reader.marks.tail
         position = mark.position
         here = (self.active.first, facts.st_size) == (position.segment, position.offset) and mark.inode == facts.st_ino
         if here and position.offset:
@@ -154,7 +154,7 @@ class Writer:
             position = self._begin(position)
         if position.seq == 1:
             self._put(position, clock.now(), self._settings.first_events)
-            position = self._reader.memory.tail.position
+            position = self._reader.marks.tail.position
         return position
 
     def _is_unfinished_line(self, fd: int, position: Position, size: int) -> bool:
@@ -193,9 +193,9 @@ class Writer:
         after = position.offset + len(line)
         end = Position(first, after, seq, digest, seq + 1, digest, position.journal)
         place = Place(first, position.offset, len(line))
-        memory = self._reader.memory
-        memory.add(Mark(end, *self.active.identity), [Commit(seq, when, os.getpid(), events, digest, place)])
-        return Appended(seq, digest, place, (memory.epoch, first, after))
+        marks = self._reader.marks
+        marks.add(Mark(end, *self.active.identity), [Commit(seq, when, os.getpid(), events, digest, place)])
+        return Appended(seq, digest, place, (marks.epoch, first, after))
 
     def _begin(self, position: Position) -> Position:
         """Write the first line of an empty segment; it and the segment's name are durable after that."""
@@ -210,7 +210,7 @@ class Writer:
         position = msgspec.structs.replace(position, journal=opened["journal"])
         self._put(position, clock.now(), msgspec.json.encode([opened]))
         self.active.flush_beginning()
-        return self._reader.memory.tail.position
+        return self._reader.marks.tail.position
 
     def _roll(self, position: Position, deadline: float) -> Position:
         """Finish the active segment, durably, and begin the next one."""

@@ -222,3 +222,11 @@ def test_an_owner_file_that_could_not_be_made_leaves_nothing_behind(tmp_path: Pa
     with pytest.raises(OSError, match="no locks available"):
         Owners(tmp_path / "owners", NoLocks()).hold()
     assert list((tmp_path / "owners").iterdir()) == []
+
+
+@pytest.mark.parametrize("text", [b"", b"5", b"{"])
+def test_one_whose_file_says_nothing_is_named_among_the_living_all_the_same(tmp_path: Path, text: bytes) -> None:
+    owners = Owners(tmp_path / "owners")
+    owners.hold()
+    (tmp_path / "owners" / f"{owners.token}.lock").write_bytes(text)
+    assert Owners(tmp_path / "owners").living() == [{"owner": owners.token}]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
 import random
 import re
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,14 +17,16 @@ import pytest
 
 from agentbus import projection as projection_module
 from agentbus import queries, snapshot, wire
+from agentbus.bus import FIRST_EVENTS, Bus
 from agentbus.commands import Reset
 from agentbus.config import Settings
 from agentbus.fold import fold
 from agentbus.host import Host, open_journal, open_snapshots
 from agentbus.log import open_log
+from agentbus.owners import Owners
 from agentbus.projection import Projection
 from agentbus.state import State
-from journal import CorruptError
+from journal import CorruptError, Files, Journal, Repair, Snapshots
 from tests.agentbus.hosts import WAIT_S, call, crash, lines, live, open_at, replayed
 from tests.agentbus.random_calls import RandomCalls
 
@@ -29,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parent.parent.parent
-DIGEST_OF_FORM = {1: "5990af6772fb2e03"}
+DIGEST_OF_FORM = {1: "9e9a889d6c310819"}
 
 
 @pytest.fixture
@@ -139,6 +144,7 @@ def test_a_process_that_has_folded_enough_keeps_a_snapshot_and_the_next_one_fold
     host = open_at(data)
     posted(host, 8)
     until_kept(host)
+    monkeypatch.setattr(projection_module, "SNAPSHOT_TAIL_LINES_MIN", 10_000)
     (seq,) = kept_seqs(data)
     assert seq > 5
     call(host, "post", as_="sam", channel="general", content="after it")
@@ -299,3 +305,119 @@ def test_a_line_that_makes_no_sense_after_a_snapshot_is_corrupt_each_time(data: 
         with pytest.raises(CorruptError, match='"x" has no session'):
             late.bus.warm()
     assert len(lines(data)) > 8
+
+
+# --- what must not get into one
+
+
+class _Unsynced(Files):
+    """Flushes fail once ``fails`` is set."""
+
+    fails = False
+
+    def fdatasync(self, fd: int) -> None:
+        if self.fails:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        super().fdatasync(fd)
+
+
+def test_lines_that_no_flush_covers_are_not_kept(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch is answered without its flush. After a power cut a snapshot must not know more than the journal."""
+    sam = open_at(data)
+    posted(sam, 3)
+    files, told = _Unsynced(), list[str]()
+    journal = Journal(data / "journal", first_events=FIRST_EVENTS, files=files)
+    bus = Bus(journal, Owners(data / "owners"), open_at(data).bus.policy, Snapshots(data / "snapshots"), told.append)
+    host = Host(bus, Settings(data_directory=data), str(data), None)
+    call(host, "register", name="tom")
+    posted(sam, 1)
+    files.fails = True
+    assert call(host, "receive", as_="tom")["messages"]
+    monkeypatch.setattr(projection_module, "SNAPSHOT_TAIL_LINES_MIN", 5)
+    bus.ask(lambda _: None)
+    until_kept(host)
+    assert kept_seqs(data) == []
+    assert len(told) == 1
+    assert told[0].startswith("unsynced: ")
+
+
+@pytest.mark.usefixtures("often")
+def test_a_process_that_knows_lines_which_a_repair_took_out_folds_afresh(data: Path) -> None:
+    """A server that has not registered holds no owner file: repair does not see it."""
+    host = open_at(data, segment_mib=1)
+    call(host, "register", name="sam")
+    fact = call(host, "post", as_="sam", channel="memory", content="remember this")["memory_id"]
+    journal = Journal(data / "journal", first_events=FIRST_EVENTS, segment_bytes_max=1)
+    journal.commit(lambda _: b'[{"type":"active","as":"sam"}]', deadline=time.monotonic() + WAIT_S)
+    journal.close()
+    idle = open_at(data)
+    idle.bus.warm()
+    crash(host)
+    segment = data / "journal" / f"{1:020d}.jsonl"
+    segment.write_bytes(segment.read_bytes().replace(b"remember", b"rememver"))
+    repair = Repair(data / "journal", Snapshots(data / "snapshots"), first_events=FIRST_EVENTS)
+    (mended,) = repair.perform(repair.plan(), lambda: None, wait_s=WAIT_S)
+    assert mended.lost is not None
+    assert idle.bus.ask(lambda state: (fact in state.memories, state.lost)) == (False, [fact])
+    posted(idle, 8)
+    until_kept(idle)
+    assert kept_seqs(data)
+    assert live(idle) == live(open_at(data)) == replayed(data)
+
+
+def test_a_repair_whose_lost_line_a_later_one_took_out_is_folded_all_the_same(data: Path) -> None:
+    host = open_at(data)
+    posted(host, 1)
+    repaired = b'[{"type":"repaired","lost":3,"hash":"%b"}]' % (b"0" * 64)
+    host.bus._journal.commit(lambda _: repaired, deadline=time.monotonic() + WAIT_S)
+    assert live(open_at(data)) == live(host) == replayed(data)
+
+
+# --- the thread that keeps it
+
+
+@pytest.mark.usefixtures("often")
+def test_where_no_thread_is_to_be_had_no_call_fails_and_the_snapshot_comes_later(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    host = open_at(data)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        posted(host, 8)
+        assert kept_seqs(data) == []
+    posted(host, 1)
+    until_kept(host)
+    assert kept_seqs(data)
+    host.close(time.monotonic() + WAIT_S)
+
+
+@pytest.mark.usefixtures("often")
+def test_a_state_too_large_for_the_memory_is_not_kept_and_no_call_fails(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_large(_: State) -> bytes:
+        raise MemoryError
+
+    told: list[str] = []
+    host = open_at(data)
+    host.bus._on_no_snapshot = told.append
+    monkeypatch.setattr(snapshot, "encode", too_large)
+    posted(host, 8)
+    until_kept(host)
+    assert told == ["out of memory"]
+
+
+def test_a_forked_child_has_a_state_of_its_own_whoever_held_its_parents(data: Path) -> None:
+    host = open_at(data)
+    posted(host, 3)
+    with host.bus._mutex:
+        child = os.fork()
+        if child == 0:
+            try:
+                os._exit(0 if live(host) == replayed(data) else 1)
+            finally:
+                os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -269,7 +269,7 @@ def test_a_reader_may_flush_what_it_read(kit: Kit) -> None:
     reader.flush(soon())
     assert files.calls.count("fdatasync") == 1
     kit.segment().unlink()
-    reader._reader.memory.epoch += 1
+    reader._reader.marks.epoch += 1
     with pytest.raises(UnsyncedError, match="No such file"):
         reader.flush(soon())
 

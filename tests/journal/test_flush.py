@@ -28,12 +28,16 @@ class Disk:
         self.entered = threading.Semaphore(0)
         self.go = threading.Event()
         self.end: Point = (0, 1, 0)  # how far a flush reaches that begins now
+        self.failure: FlushFailedError | None = None
+        self.leader: Waiting | None = None
 
     def flush(self, point: Point) -> Point:
         end = max(self.end, point)
         self.asked.append(point)
         self.entered.release()
         assert self.go.wait(30)
+        if self.failure is not None:
+            raise self.failure
         return end
 
 
@@ -72,12 +76,12 @@ def busy(disk: Disk) -> Iterator[Flusher]:
     disk.go.set()
     flusher.confirm((0, 1, 5), soon())
     disk.go.clear()
-    leader = Waiting(flusher, (0, 1, 9), soon(30))
+    disk.leader = Waiting(flusher, (0, 1, 9), soon(30))
     assert disk.entered.acquire(timeout=10)
     assert disk.entered.acquire(timeout=10)
     yield flusher
     disk.go.set()
-    assert leader.answer() == "durable"
+    assert disk.leader.answer() != "nothing yet"
 
 
 def until_waits(flusher: Flusher, number: int) -> None:
@@ -121,16 +125,47 @@ def test_a_flush_that_takes_too_long_is_told_to_those_who_wait_for_it(busy: Flus
         busy.confirm((0, 1, 6), soon(0))
 
 
-def test_a_failure_told_from_elsewhere_ends_a_wait_at_once_and_outlives_the_flush_under_way(
+def test_a_failure_told_from_elsewhere_ends_a_wait_at_once_and_is_that_of_the_flush_under_way(
     disk: Disk, busy: Flusher
 ) -> None:
+    """The system tells of an error once: whoever flushed the same file meanwhile hears of none."""
     waiting = Waiting(busy, (0, 1, 6), soon(60))
     until_waits(busy, 1)
-    busy.fail(GONE)
+    assert busy.fail(GONE).cause == "gone"
     assert waiting.answer() == "gone"
     disk.go.set()
+    assert disk.leader is not None
+    assert disk.leader.answer() == "gone"
+    for end in (9, 50):
+        with pytest.raises(UnsyncedError, match="gone"):
+            busy.confirm((0, 1, end), soon())
+
+
+def test_a_flush_that_fails_fails_everyone_who_is_not_confirmed_and_is_not_tried_again(
+    disk: Disk, busy: Flusher
+) -> None:
+    waiting = [Waiting(busy, (0, 1, end), soon(30)) for end in (6, 20)]
+    until_waits(busy, 2)
+    disk.failure = GONE
+    disk.go.set()
+    assert disk.leader is not None
+    assert [each.answer() for each in (disk.leader, *waiting)] == ["gone"] * 3
     with pytest.raises(UnsyncedError, match="gone"):
-        busy.confirm((0, 1, 50), soon())
+        busy.confirm((0, 1, 6), soon())
+    busy.confirm((0, 1, 5), soon())
+    assert len(disk.asked) == 2
+
+
+def test_waits_one_after_the_other_are_all_ended(disk: Disk, busy: Flusher) -> None:
+    for end in (10, 100, 200):
+        waiting = Waiting(busy, (0, 1, end), soon(60))
+        until_waits(busy, 1)
+        disk.go.set()
+        assert waiting.answer() == "durable"
+        disk.go.clear()
+        disk.leader = Waiting(busy, (0, 1, end + 20), soon(30))
+        while disk.asked[-1] != (0, 1, end + 20):
+            assert disk.entered.acquire(timeout=10)
 
 
 def test_a_failure_is_over_when_its_own_segment_has_been_written_anew(disk: Disk) -> None:

@@ -187,7 +187,7 @@ def test_many_marks_are_not_kept(kit: Kit) -> None:
     journal = kit.open()
     for number in range(200):
         kit.commit(journal, str(number), flush=False)
-    assert len(journal._reader.memory._marks) == 64
+    assert len(journal._reader.marks._marks) == 64
 
 
 def test_a_journal_opened_to_read_refuses_to_write(kit: Kit) -> None:

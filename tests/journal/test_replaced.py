@@ -93,7 +93,7 @@ def test_a_line_that_fails_after_the_line_before_it_changed_is_no_damage(kit: Ki
     data = kit.segment().read_bytes()
     reader = kit.open()
     list(reader.read(0))
-    mark = reader._reader.memory.tail
+    mark = reader._reader.marks.tail
     kit.segment().write_bytes(data[:-20] + data[-19:] + b"x\n")
     with pytest.raises(ReplacedError), kit.segment().open("rb") as file:
         reader._reader._again(file.fileno(), mark.position, last=True)
@@ -195,7 +195,7 @@ def test_damage_in_a_file_that_vanishes_is_still_told(kit: Kit) -> None:
     reader = kit.open()._reader
     kit.commit(kit.open(), "one")
     list(reader.read(0))
-    position = reader.memory.tail.position
+    position = reader.marks.tail.position
     assert reader.corrupt(position, "x").line == 4
     kit.segment().write_bytes(kit.segment().read_bytes()[:10])
     assert reader.corrupt(position, "x").line == 1

@@ -274,3 +274,11 @@ def test_of_a_file_that_is_none_only_the_beginning_is_read(directory: Path) -> N
         grown.write(whole)
         grown.truncate(1 << 40)
     assert loaded(Snapshots(directory)) == [(7, PAYLOAD)]
+
+
+def test_a_directory_that_cannot_be_listed_gives_no_bookmark(kit: Kit) -> None:
+    files = FaultyFiles()
+    journal = kit.open(files=files)
+    journal.commit(lambda _: events("one"), deadline=soon())
+    files.fail_verbs("stat")
+    assert journal.bookmark(journal.last_seq) is None

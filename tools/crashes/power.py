@@ -275,8 +275,9 @@ def recover(data: Path) -> _Recovered:
         _read_only(data)
         call(host, "register", name="checker", context="after the cut")
         call(host, "post", as_="checker", channel="general", content="written after the cut")
-        if host.bus.ask(queries.encode_canonical) != fold_from_1(data):
-            wrong.append("the process's State is not the fold from seq 1")
+        wrong += _differs(host, data)
+        if (data / "snapshots").exists():
+            wrong += _differs_later(data)
     except (BusError, JournalError, OSError) as error:
         wrong.append(f"{type(error).__name__}: {error}")
     finally:
@@ -289,9 +290,24 @@ def recover(data: Path) -> _Recovered:
     return _Recovered(wrong, [each for each in events if each["seq"] < own])
 
 
+def _differs(host: Host, data: Path) -> list[str]:
+    if host.bus.ask(queries.encode_canonical) == fold_from_1(data):
+        return []
+    return ["a process's State is not the fold from seq 1"]
+
+
+def _differs_later(data: Path) -> list[str]:
+    """Of a process that starts when other lines stand where a snapshot was taken."""
+    later = _opened(data)
+    try:
+        return _differs(later, data)
+    finally:
+        abandon(later)
+
+
 def _opened(data: Path) -> Host:
     files = Unflushed()
-    (data.parent / "work").mkdir()
+    (data.parent / "work").mkdir(exist_ok=True)
     journal = Journal(data / "journal", first_events=FIRST_EVENTS, segment_bytes_max=SEGMENT_BYTES_MAX, files=files)
     bus = Bus(journal, Owners(data / "owners"), _POLICY, Snapshots(data / "snapshots", files))
     return Host(bus, Settings(data_directory=data), str(data.parent / "work"), None)

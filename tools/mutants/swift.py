@@ -75,13 +75,16 @@ class Swift:
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if failures.by is not None:
                 break
-        return {"by": failures.by}
+        return {"by": failures.by, "late": failures.late}
 
 
 def twice(tests: list[str], run: Callable[[list[str]], dict[str, Any]]) -> dict[str, Any]:
-    """What ``run`` says of the tests, but a test must fail twice: one that fails now and then kills no mutant."""
+    """What ``run`` says of the tests, but a test must fail twice: one that fails now and then kills no mutant.
+
+    One that did not end in its time is believed at once, or endless waits would take twice as long.
+    """
     answer = run(tests)
-    while (by := answer.get("by")) in tests and run([by]).get("by") is None:
+    while (by := answer.get("by")) in tests and not answer.get("late") and run([by]).get("by") is None:
         tests = tests[tests.index(by) + 1 :]
         answer = run(tests) if tests else {"by": None}
     return answer
@@ -94,6 +97,7 @@ class Failures:
         """Take the tests."""
         self._place = {test: number for number, test in enumerate(tests)}
         self.by: str | None = None
+        self.late = False
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Leave the others out."""
@@ -104,6 +108,7 @@ class Failures:
         """Note a failure."""
         if report.failed and self.by is None:
             self.by = report.nodeid
+            self.late = "Timeout (>" in str(report.longrepr)
 
 
 def _codes(source: str, path: str) -> Codes:

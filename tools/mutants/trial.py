@@ -37,7 +37,7 @@ PACKAGES = ("agentbus", "journal")
 LEFT_OUT = ("tests/test_tidy.py", "tests/test_readme.py", "tests/test_mutate.py", "tests/agentbus/test_demo.py")
 MEMORY_BYTES_MAX = 4 << 30  # a mutant may ask for more and more
 GRACE_S = 10.0  # on top of three times what the tests took before: in processor time, so that a busy machine kills none
-TEST_S = 30  # what one test may take by the clock; who waits for ever uses no processor
+TEST_S = 20  # what one test may take by the clock; who waits for ever uses no processor
 OTHERS_S = 6.0  # tests of other rooms are tried until they have taken so long together
 ALL_S = 24 * 3600
 AT_IMPORT = ""
@@ -249,7 +249,8 @@ def _by(answer: dict[str, Any]) -> str | None:
 def _run(tests: list[str], arguments: list[str]) -> dict[str, Any]:
     failures = Failures(tests)
     status = pytest.main(["-x", *arguments], plugins=[failures])
-    return {"by": failures.by or (None if status == pytest.ExitCode.OK else "import")}
+    by = failures.by or (None if status == pytest.ExitCode.OK else "import")
+    return {"by": by, "late": failures.late}
 
 
 class _Learner:
