@@ -197,7 +197,7 @@ class Active:
             raise self._failed(first, error) from error
         finally:
             self._flushed = -1
-        if last != first or self._named < last:
+        if target[2] and (last != first or self._named < last):  # where nothing was read nothing is to be flushed
             self._flush_unknown(first, last)
         return target
 

@@ -108,4 +108,4 @@ class ReplacedError(JournalError):
         """Keep the file and what shows it."""
         self.file = file
         self.cause = cause
-        super().__init__(f"{file} is not the file read before: {cause}; read from the beginning")
+        super().__init__(f"{file} is not the file read before: {cause}")

@@ -13,7 +13,7 @@ from journal.segment import Position
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from journal.record import Commit
+    from journal.record import Commit, Place
 
 _MARKS_MAX: Final = 64  # one for each recent read and commit; enough for the threads of a process
 _RECENT_MAX: Final = 16  # what others wrote while this process slept, or this one's own last line
@@ -53,19 +53,28 @@ class Marks:
             tail = self.tail.position
             if (position.segment, position.offset) >= (tail.segment, tail.offset):
                 self.tail = mark
-                if commits or position.seq != tail.seq:
+                if commits and self.recent and self.recent[-1].seq + 1 == commits[0].seq:
+                    self.recent = [*self.recent, *commits][-_RECENT_MAX:]
+                elif commits or position.seq != tail.seq:
                     self.recent = list(commits[-_RECENT_MAX:])
 
+    def in_hand(self, seq: int, place: Place) -> Commit | None:
+        """The line with a seq at a place, if it is in hand."""
+        return next((commit for commit in self.recent if commit.seq == seq and commit.place == place), None)
+
     def after(self, seq: int) -> tuple[Mark, list[Commit] | None]:
-        """The tail, and the lines between a seq and it, if all of them are in hand; None if they must be read."""
+        """The tail, and the lines of its segment between a seq and it, if all are in hand; None if they must be read."""
         with self._mutex:
             tail, recent = self.tail, self.recent
         ahead = tail.position.seq - seq
         if not 0 <= ahead <= len(recent):
             return tail, None
         found = recent[len(recent) - ahead :]
-        complete = not found or (found[0].seq, found[-1].seq) == (seq + 1, tail.position.seq)
-        return tail, found if complete else None
+        if found:
+            first, last, at = found[0], found[-1], tail.position
+            if (first.seq, last.seq, first.place.segment) != (seq + 1, at.seq, at.segment):
+                return tail, None
+        return tail, found
 
     def nearest(self, seq: int) -> Mark | None:
         """The last mark at or before a seq."""

@@ -59,17 +59,22 @@ class Reader:
         settled = self._settled
         if settled is not None and settled.position.seq == after_seq and self._lock.held_here:
             return iter(())
+        if after_seq == 0:  # whoever begins anew wants what is there now
+            return self._read(0)
         tail, in_hand = self.marks.after(after_seq)
         return self._read(after_seq) if in_hand is None or not self._is_end(tail) else iter(in_hand)
 
     def _is_end(self, mark: Mark) -> bool:
         """Whether nothing follows a mark, and the file is the one it was: mostly so, and cheap to know."""
+        return self._size(mark) == mark.position.offset and not self._later(mark.position)
+
+    def _size(self, mark: Mark) -> int | None:
+        """Size of a mark's segment; None if the file at its path is not the one it was."""
         try:
             facts = self._files.stat(self.path(mark.position.segment))
         except OSError:
-            return False
-        same = (facts.st_size, facts.st_ino, facts.st_dev) == (mark.position.offset, mark.inode, mark.device)
-        return same and not self._later(mark.position)
+            return None
+        return facts.st_size if (facts.st_dev, facts.st_ino) == (mark.device, mark.inode) else None
 
     def check_replaced(self) -> None:
         """Refuse to go on from what was read before the files were found replaced, until there was a read from 0."""
@@ -119,6 +124,9 @@ class Reader:
 
     def line_at(self, place: Place, seq: int) -> Commit:
         """One line by its place; see `Journal.line_at`."""
+        tail, in_hand = self.marks.tail, self.marks.in_hand(seq, place)
+        if in_hand is not None and tail.position.segment == place.segment and self._size(tail) is not None:
+            return in_hand
         path = self.path(place.segment)
         fd = self._open_path(path)
         try:

@@ -17,7 +17,7 @@ def test_a_refusal_is_its_own_envelope() -> None:
 
 CORRUPT = (
     "corrupt: /d/1.jsonl line 3 (byte 99, seq 3): does not verify: end all sessions and run `agentbus repair`:"
-    " it shows what it will do, and asks; until then nothing is written"
+    " it shows what it will do, and asks; until then this cannot be done"
 )
 UNSYNCED = (
     "unsynced: it is not known whether the disk holds what was written: EIO:"
@@ -75,7 +75,7 @@ FAILURES: list[tuple[journal.JournalError, str, bool, str]] = [
         journal.ReplacedError("/d/1.jsonl", "shorter"),
         "busy",
         True,
-        "/d/1.jsonl is not the file read before: shorter; read from the beginning: call again",
+        "/d/1.jsonl is not the file read before: shorter: call again",
     ),
     (
         journal.ChangedError("/d"),

@@ -550,7 +550,8 @@ def test_a_disk_that_takes_nothing_at_first_start_is_told_and_the_start_is_made_
 def test_a_body_that_changed_since_it_was_verified_is_not_given(kit: Kit, old: bytes, new: bytes) -> None:
     journal = kit.open()
     kit.commit(journal, "pay 100")
-    kit.commit(journal, "two")
+    for number in range(20):  # more than are in hand
+        kit.commit(journal, str(number))
     commit = list(journal.read(0))[2]
     sound = kit.segment().read_bytes()
     at = sound.index(old, commit.place.offset)

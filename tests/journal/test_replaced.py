@@ -109,7 +109,7 @@ def test_a_journal_that_was_deleted_is_empty_after_one_error(kit: Kit, older: tu
     assert list(journal.read(0)) == []
     assert list(reader.read(0)) == []
     assert reader.last_seq == 0
-    assert kit.commit(journal, "anew").seq == 3
+    kit.commit(journal, "anew")
     assert kit.texts() == ["anew"]
 
 
@@ -233,3 +233,33 @@ def test_a_segment_emptied_in_the_middle_is_corrupt_and_holds_nobody_up(kit: Kit
     assert [fault.file for fault in found][:1] == [str(emptied)]
     with pytest.raises(CorruptError):
         kit.commit(kit.open(), "five")
+
+
+def test_a_journal_of_several_segments_that_was_deleted_is_begun_anew_by_the_next_commit(kit: Kit) -> None:
+    journal = kit.open(segment_bytes_max=400)
+    for number in range(5):
+        kit.commit(journal, str(number))
+    assert len(list(kit.directory.glob("*.jsonl"))) > 1
+    shutil.rmtree(kit.data)
+    with pytest.raises(ReplacedError):
+        list(journal.read(journal.last_seq))
+    assert list(journal.read(0)) == []
+    kit.commit(journal, "anew")
+    assert kit.texts() == ["anew"]
+
+
+def test_a_line_in_hand_is_given_only_while_its_file_is_there(kit: Kit) -> None:
+    files = FaultyFiles()
+    journal = kit.open(files=files)
+    appended = kit.commit(journal, "one")
+    files.calls.clear()
+    assert journal.line_at(appended.place, appended.seq).seq == appended.seq
+    assert files.calls == ["stat"]
+    other = kit.segment().read_bytes().replace(b"one", b"two")
+    kit.segment().unlink()
+    kit.segment().write_bytes(other)
+    with pytest.raises(CorruptError):
+        journal.line_at(appended.place, appended.seq)
+    kit.segment().unlink()
+    with pytest.raises(ReplacedError):
+        journal.line_at(appended.place, appended.seq)
