@@ -42,7 +42,7 @@ _MEANINGS: dict[type[journal.JournalError], tuple[str, str, bool]] = {
     journal.UnsyncedError: (errors.UNSYNCED, _LOOK_FIRST, False),
     journal.CorruptError: (
         errors.CORRUPT,
-        "end all sessions and run `agentbus repair`: it shows what it will do, and asks; until then this cannot be done",
+        "end all sessions and run `agentbus repair`: it shows what it does, and asks; until then this cannot be done",
         False,
     ),
     journal.UnsupportedError: (errors.UNSUPPORTED, "restart this session with the newer agentbus", False),

@@ -63,7 +63,7 @@ class Marks:
         return next((commit for commit in self.recent if commit.seq == seq and commit.place == place), None)
 
     def after(self, seq: int) -> tuple[Mark, list[Commit] | None]:
-        """The tail, and the lines of its segment between a seq and it, if all are in hand; None if they must be read."""
+        """The tail, and the lines of its segment from a seq to it, if all are in hand; None if they must be read."""
         with self._mutex:
             tail, recent = self.tail, self.recent
         ahead = tail.position.seq - seq

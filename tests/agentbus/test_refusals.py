@@ -17,7 +17,7 @@ def test_a_refusal_is_its_own_envelope() -> None:
 
 CORRUPT = (
     "corrupt: /d/1.jsonl line 3 (byte 99, seq 3): does not verify: end all sessions and run `agentbus repair`:"
-    " it shows what it will do, and asks; until then this cannot be done"
+    " it shows what it does, and asks; until then this cannot be done"
 )
 UNSYNCED = (
     "unsynced: it is not known whether the disk holds what was written: EIO:"
