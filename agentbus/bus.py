@@ -12,7 +12,7 @@ import time
 import weakref
 from collections.abc import Callable
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from msgspec import Struct
 
@@ -21,7 +21,7 @@ from agentbus.commands import Command, Decision, EndSessions, Facts, Policy, R, 
 from agentbus.control import Cancelled, Control
 from agentbus.decide import decide
 from agentbus.events import DEFAULT_CHANNELS, Active, AnyEvent, Delivered, MemoryEdited, Posted
-from agentbus.limits import CATCH_UP_LINES_MAX, COMMAND_DEADLINE_S, LOCKED_WAIT_S
+from agentbus.limits import CATCH_UP_LINES_MAX, COMMAND_DEADLINE_S, LOCKED_WAIT_S, LOOK_MS_MAX
 from agentbus.projection import BehindError, Projection
 from agentbus.queries import Body
 from agentbus.state import State
@@ -55,6 +55,15 @@ class _Call(Struct, Generic[R, T], frozen=True):
     question: Callable[[State, R], T]
     control: Control
     deadline: float
+
+
+class _Look(Struct, Generic[R], frozen=True):
+    """What the rules say at a seq of a State and at a time."""
+
+    state: Any
+    seq: int
+    time_ms: int
+    decision: Decision[R]
 
 
 class _Decided(Struct, Generic[R, T], frozen=True):
@@ -178,13 +187,12 @@ class Bus:
         while True:
             self._check_call(call)
             with self._caught_up(call.deadline):
-                # Only to see whether it needs a line: then it is decided again under the lock.
-                decision = self._decide(call, time.time_ns() // 1_000_000, token="")
-                decided = None if decision.events else self._decided(call, decision)
-            if decided is not None:
+                looked = self._decide(call, time.time_ns() // 1_000_000)
+                decided = None if looked.decision.events else self._decided(call, looked)
+            if decided is not None:  # no line is needed
                 return self._answer(call, decided)
             try:
-                return self._commit(call)
+                return self._commit(call, looked)
             except (BehindError, ReplacedError):
                 if time.monotonic() >= call.deadline:
                     raise BusyError("the journal, which others write faster than it can be read,") from None
@@ -197,12 +205,12 @@ class Bus:
             self._journal.flush(call.deadline)
         return Done(decided.result, decided.seen, None)
 
-    def _commit(self, call: _Call[R, T]) -> Done[R, T]:
+    def _commit(self, call: _Call[R, T], looked: _Look[R]) -> Done[R, T]:
         latest: list[_Decided[R, T]] = []
 
         def build(now: str) -> bytes:
             self._check_call(call)
-            latest[:] = [self._decide_locked(call, parse_time(now))]
+            latest[:] = [self._decide_locked(call, looked, parse_time(now))]
             if not latest[0].events:
                 raise _NothingToWriteError
             return wire.encode(latest[0].events)
@@ -215,8 +223,11 @@ class Bus:
             self._journal.confirm(appended, call.deadline)
         return Done(latest[0].result, latest[0].seen, appended.seq)
 
-    def _decide_locked(self, call: _Call[R, T], time_ms: int) -> _Decided[R, T]:
-        """Under the writer lock: fold the few lines written meanwhile, then decide on what is true now."""
+    def _decide_locked(self, call: _Call[R, T], looked: _Look[R], time_ms: int) -> _Decided[R, T]:
+        """Under the writer lock: fold the few lines written meanwhile, then decide on what is true now.
+
+        Where nothing was written since the look, and it was a moment ago, what it said is true now.
+        """
         register = isinstance(call.command, Register)
         if register:
             self._hold()
@@ -225,22 +236,28 @@ class Bus:
             raise BehindError
         try:
             self._projection.catch_up(call.deadline, CATCH_UP_LINES_MAX)
-            decided = self._decided(call, self._decide(call, time_ms, os.urandom(6).hex()))
+            state = self._projection.state
+            same = state is looked.state and state.last_seq == looked.seq and not register
+            if not (same and 0 <= time_ms - looked.time_ms <= LOOK_MS_MAX):
+                looked = self._decide(call, time_ms)
+            decided = self._decided(call, looked)
             if register:
-                self.owners.sweep({session.owner for session in self._projection.state.sessions.values()})
+                self.owners.sweep({session.owner for session in state.sessions.values()})
         finally:
             self._mutex.release()
         return decided
 
-    def _decide(self, call: _Call[R, T], time_ms: int, token: str) -> Decision[R]:
+    def _decide(self, call: _Call[R, T], time_ms: int) -> _Look[R]:
         state = self._projection.state
         gone: frozenset[str] = frozenset()
         if isinstance(call.command, Register):
             gone = self.owners.gone(session.owner for session in state.sessions.values())
-        return decide(state, call.command, Facts(time_ms, self.owners.token, token, self.policy, gone))
+        facts = Facts(time_ms, self.owners.token, os.urandom(6).hex(), self.policy, gone)
+        return _Look(state, state.last_seq, time_ms, decide(state, call.command, facts))
 
-    def _decided(self, call: _Call[R, T], decision: Decision[R]) -> _Decided[R, T]:
-        return _Decided(decision.events, decision.result, call.question(self._projection.state, decision.result))
+    def _decided(self, call: _Call[R, T], look: _Look[R]) -> _Decided[R, T]:
+        decision = look.decision
+        return _Decided(decision.events, decision.result, call.question(look.state, decision.result))
 
     def _hold(self) -> None:
         """Be a live owner before the first register is written: from then on others look for this process's lock."""

@@ -1,4 +1,4 @@
-"""Text in columns of a terminal: how wide it is, padded, cut, in aligned rows. Pure; expects visible text."""
+"""Text for people on a terminal: in columns, how wide, padded, cut, aligned; counts. Pure; expects visible text."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ if TYPE_CHECKING:
 
 _ELLIPSIS = "…"
 _GAP = "  "
+
+
+def render_count(number: int, one: str, many: str = "") -> str:
+    """How many of something: ``1 line``, ``2 lines``; ``many`` where that is not ``one`` with an s."""
+    return f"{number} {one if number == 1 else many or one + 's'}"
 
 
 def width(text: str) -> int:

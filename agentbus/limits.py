@@ -17,6 +17,9 @@ COMMAND_DEADLINE_S = 5.0
 CATCH_UP_LINES_MAX = 1000
 """How many lines of other writers are folded under the writer lock; who is further behind lets go and reads first."""
 
+LOOK_MS_MAX = 1000
+"""How old a decision may be that is written: the rules count in minutes and hours."""
+
 SNAPSHOT_TAIL_LINES_MIN = 10_000
 """Lines folded since the last snapshot before a new one is worth it: a tenth of a second at the next start."""
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 _OWNER = re.compile(r"[0-9a-f]{24}")
 _SUFFIX = ".lock"
-_NO_FILE: Final = frozenset({errno.EINVAL, errno.ELOOP})  # a FIFO or a link: no process of ours holds such a thing
 _SYSTEM_FILES: Final = Files()
 
 
@@ -103,8 +102,8 @@ class Owners:
             fd = self._files.open(self._path(owner), os.O_RDONLY)
         except (FileNotFoundError, NotADirectoryError):
             return False
-        except OSError as error:
-            return error.errno not in _NO_FILE
+        except OSError:
+            return True
         try:
             return not self._files.try_share(fd)
         except OSError:

@@ -15,7 +15,7 @@ from msgspec import UNSET
 
 from agentbus import events as ev
 from agentbus import wire
-from agentbus.columns import cut, pad
+from agentbus.columns import cut, pad, render_count
 from agentbus.visible import render_visible
 from journal import parse_time
 
@@ -29,6 +29,7 @@ _SEQ_WIDTH = 6
 _IDENTITY_WIDTH = 18
 _MILLISECONDS = re.compile(r"\d{3}Z", re.ASCII)
 _PLAIN_NAME = re.compile(r"[^\s\"',:]+")
+_HASH = re.compile(r"\b([0-9a-f]{8})[0-9a-f]{56}\b")
 
 
 def parse_events(commit: Commit) -> list[AnyEvent]:
@@ -92,13 +93,18 @@ def render_words(event: AnyEvent) -> str:
 def render_lost(event: ev.Lost) -> str:
     """What a lost line says, loudly enough that nobody reads over it."""
     what = "redacted" if event.reason == "redacted" else "damaged, gone, and set aside by repair"
-    blind = "" if event.next_prev else "; what follows them could not be checked against them"
-    return f"LOST: {render_commits(event.first, event.last)} ({event.bytes} bytes): {what}{blind}"
+    blind = "" if event.next_prev else "; the line after is taken on trust"
+    return f"LOST: {render_seqs(event.first, event.last)} ({render_count(event.bytes, 'byte')}): {what}{blind}"
 
 
-def render_commits(first: int, last: int) -> str:
+def render_seqs(first: int, last: int) -> str:
     """A range of seqs in words."""
-    return f"commit {first}" if first == last else f"commits {first} to {last}"
+    return f"seq {first}" if first == last else f"seq {first} to {last}"
+
+
+def shorten_hashes(text: str) -> str:
+    """A cause in which hashes do not bury the rest."""
+    return _HASH.sub(r"\1...", text)
 
 
 def _actor(event: AnyEvent) -> str:
@@ -168,7 +174,7 @@ def _delivered(event: ev.Delivered) -> str:
 
 
 def _gap(gap: ev.Gap) -> str:
-    count = "" if gap.count is UNSET else f"{gap.count} messages, "
+    count = "" if gap.count is UNSET else f"{render_count(gap.count, 'message')}, "
     return f"{_name(gap.channel)} {gap.from_} to {gap.to} ({count}{render_visible(gap.cause)})"
 
 
@@ -177,7 +183,8 @@ def _acked_all(event: ev.AckedAll) -> str:
 
 
 def _repaired(event: ev.Repaired) -> str:
-    return "repaired: torn bytes were set aside" if event.lost is UNSET else f"repaired: {event.lost} is the lost line"
+    lost = "nothing was lost" if event.lost is UNSET else f"the line seq {event.lost} says what was lost there"
+    return f"repaired: {lost}"
 
 
 _WORDS: dict[type[AnyEvent], Callable[[Any], str]] = {

@@ -49,6 +49,7 @@ class Damage(msgspec.Struct, frozen=True):
         prev: hash that the line which takes its place continues.
         next_prev: hash that the line after it continues; None if that is gone.
         cause: what is wrong with its first line.
+        guessed: whether nobody knows how many lines stood there: ``last`` is counted by line feeds.
         action: what repair does: ``cut`` it out of the file; ``end`` the sound line before it with the LF it lacks;
             ``take`` the whole file away; or ``make`` a file that is missing.
     """
@@ -64,6 +65,7 @@ class Damage(msgspec.Struct, frozen=True):
     next_prev: str | None
     cause: str
     action: Literal["cut", "end", "take", "make"]
+    guessed: bool = False
 
 
 class Verdict(msgspec.Struct):

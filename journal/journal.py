@@ -146,7 +146,8 @@ class Journal:
             interrupted: asked after each `interrupt`; true ends the wait.
 
         Returns:
-            True when there is something to read, an error included; False at the time-out or when interrupted.
+            True when there is something to read, an error included, or a file has changed; False at the time-out or
+            when interrupted.
         """
         limit = time.monotonic() + timeout_s
         while True:
@@ -161,7 +162,8 @@ class Journal:
             left_s = limit - time.monotonic()
             if left_s <= 0:
                 return False
-            self._watch.sleep(armed, left_s)
+            if self._watch.sleep(armed, left_s):
+                return not (interrupted() or self._watch.closed)
 
     def interrupt(self) -> None:
         """Wake every `wait` of this object, so that it asks its ``interrupted``."""

@@ -8,6 +8,7 @@ anywhere, it is run again and finds what is left to do.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import time
@@ -84,6 +85,9 @@ class Repair:
             last commit.
         new_check: makes what judges the lines that verify; asked for each look at the journal.
         files: the system calls; a test's may fail.
+
+    Attributes:
+        mended: by the last `perform`, in order; what stands of it also where that failed.
     """
 
     def __init__(  # noqa: PLR0913 -- as of a Journal: the settings are keywords of one object, set once
@@ -106,13 +110,14 @@ class Repair:
         self._new_check = new_check
         self._files = files
         self._allow_network = allow_network_filesystem
+        self.mended: list[Mended] = []
 
     def plan(self) -> Plan:
         """Look at every line. Changes nothing and takes no lock.
 
         Raises:
             UnsupportedError: the journal, or what it holds, is of another version.
-            UnreadableError: the system refuses to read.
+            UnreadableError: the system refuses to read, or what has a segment's name is no file.
         """
         place, walker = Path(self._directory), Walker(self._files)
         look = _Look(self._directory, self._new_check(), self._files)
@@ -123,7 +128,7 @@ class Repair:
                     look.take(found)
             look.note(walker.damages)
         except OSError as error:
-            raise UnreadableError(self._directory, render_place(error)) from error
+            raise UnreadableError(self._directory, _render_refusal(error)) from error
         lost = [each for each in walker.verdict.lost if each.reason == "damage"]
         return Plan(look.damages, [each for each in lost if (each.seq, each.hash) not in look.named], look.commits)
 
@@ -140,66 +145,84 @@ class Repair:
 
         Raises:
             ChangedError, UnusableError: nothing was done.
-            BusyError, UnwritableError, UnsyncedError: what was done stands, and is sound; plan anew for the rest.
+            BusyError, ReplacedError, UnwritableError, UnsyncedError: what is in `mended` stands, and is sound; plan
+                anew for the rest.
         """
+        self.mended = []
         directory.prepare(self._directory, self._files, allow_network=self._allow_network)
         lock = WriterLock(self._directory, self._files)
         try:
             lock.acquire(time.monotonic() + wait_s)
             try:
-                return self._perform(plan, prepare, lock, wait_s)
+                self._perform(plan, prepare, lock, wait_s)
             finally:
                 lock.release()
         except OSError as error:
             raise UnwritableError(render_place(error)) from error
         finally:
             lock.close()
+        return self.mended
 
-    def _perform(self, plan: Plan, prepare: Callable[[], None], lock: WriterLock, wait_s: float) -> list[Mended]:
+    def _perform(self, plan: Plan, prepare: Callable[[], None], lock: WriterLock, wait_s: float) -> None:
         now = self.plan()
         if (now.damages, now.unnamed) != (plan.damages, plan.unnamed):
             raise ChangedError(self._directory)
         prepare()
         self._snapshots.clear()
-        done: list[Mended] = []
         for _, damages in groupby(plan.damages, key=lambda damage: damage.file):
-            done += self._mend(list(damages), lock, wait_s)
-        lost = plan.unnamed + [each.lost for each in done if each.lost is not None]
-        if done or lost:
+            self._mend(list(damages), lock, wait_s)
+        lost = plan.unnamed + [each.lost for each in self.mended if each.lost is not None]
+        if self.mended or lost:
             self._finish(lost, lock, wait_s)
-        return done
 
     # --- one segment
 
-    def _mend(self, damages: list[Damage], lock: WriterLock, wait_s: float) -> list[Mended]:
+    def _mend(self, damages: list[Damage], lock: WriterLock, wait_s: float) -> None:
         """Put a mended file in the place of a segment; before that, its damaged bytes are in set-aside/, durably."""
         path, action = damages[0].file, damages[0].action
         if action == "take":
-            return [self._take_away(damages[0])]
+            self._take_away(damages[0])
+            return
         if action == "make":
-            return self._write_anew(-1, path, damages)
+            self._write_anew(-1, path, damages)
+            return
         source = self._files.open(path, os.O_RDWR)
         try:
             lock.acquire_file(source, time.monotonic() + wait_s)
             if not self._files.is_at(source, path):
                 raise ReplacedError(path, "it is another file now")
-            return self._write_anew(source, path, damages)
+            self._write_anew(source, path, damages)
         finally:
             self._files.close(source)
 
-    def _take_away(self, damage: Damage) -> Mended:
+    def _take_away(self, damage: Damage) -> None:
         self._make_aside()
         name = _piece_name(damage)
         self._files.rename(damage.file, f"{self._aside}/{name}")
+        self.mended.append(Mended(damage, name, None))
         self._files.fsync_directory(self._aside)
         self._files.fsync_directory(self._directory)
-        return Mended(damage, name, None)
 
-    def _write_anew(self, source: int, path: str, damages: list[Damage]) -> list[Mended]:
+    def _write_anew(self, source: int, path: str, damages: list[Damage]) -> None:
         """Write the file that takes the place of ``path``: what is sound in ``source``, and lines for what is lost."""
-        pieces = [self._set_aside(source, damage) for damage in damages]
+        made = [path + ".new"]
+        try:
+            pieces = [self._set_aside(source, damage, made) for damage in damages]
+            done = self._write_mended(source, made[0], damages, pieces)
+        except OSError:
+            for each in made:  # in vain: the damage still stands where it stood
+                with contextlib.suppress(OSError):
+                    self._files.unlink(each)
+            raise
+        self._files.rename(made[0], path)
+        self.mended += done
+        self._files.fsync_directory(self._directory)
+
+    def _write_mended(
+        self, source: int, path: str, damages: list[Damage], pieces: list[tuple[str | None, str]]
+    ) -> list[Mended]:
         done, at = [], 0
-        target = self._files.open(path + ".new", _NEW)
+        target = self._files.open(path, _NEW)
         try:
             for damage, (name, digest) in zip(damages, pieces, strict=True):
                 self._copy(source, at, damage.offset, target)
@@ -210,19 +233,18 @@ class Repair:
             if source >= 0:
                 self._copy(source, at, self._files.fstat(source).st_size, target)
             self._files.fsync(target)
-            self._files.rename(path + ".new", path)
         finally:
             self._files.close(target)
-        self._files.fsync_directory(self._directory)
         return done
 
-    def _set_aside(self, source: int, damage: Damage) -> tuple[str | None, str]:
-        """Copy a damage's bytes, durably: the copy's name, and the SHA-256 of the bytes."""
+    def _set_aside(self, source: int, damage: Damage, made: list[str]) -> tuple[str | None, str]:
+        """Copy a damage's bytes, durably: the copy's name, and the SHA-256 of the bytes. Its path goes into ``made``."""
         if not damage.bytes:
             return None, hashlib.sha256().hexdigest()
         self._make_aside()
         name = _piece_name(damage)
-        target = self._files.open(f"{self._aside}/{name}", _NEW)
+        made.append(f"{self._aside}/{name}")
+        target = self._files.open(made[-1], _NEW)
         try:
             digest = self._copy(source, damage.offset, damage.offset + damage.bytes, target)
             self._files.fsync(target)
@@ -242,7 +264,7 @@ class Repair:
         while begin < end:
             data = self._files.pread(source, min(_PIECE_BYTES, end - begin), begin)
             if not data:
-                raise ChangedError(self._directory)  # the file is shorter than when it was walked, under the lock
+                raise OSError(errno.EIO, "a segment is shorter than when it was looked at")
             self._files.write_all(target, data)
             digest.update(data)
             begin += len(data)
@@ -340,6 +362,15 @@ class _Look:
         finally:
             self._files.close(fd)
         return line
+
+
+def _render_refusal(error: OSError) -> str:
+    """Why the system does not read, and what to do where nothing but a file may stand."""
+    cause = render_place(error)
+    if error.errno == errno.ELOOP:
+        return f"{cause}: put the file itself in its place, or remove it"
+    # A segment is opened for reading only: so the system speaks of directories, pipes, devices and sockets.
+    return f"{cause}: remove it, it is no segment" if error.errno in (errno.EINVAL, errno.ENXIO) else cause
 
 
 def _piece_name(damage: Damage) -> str:

@@ -21,6 +21,7 @@ from journal.record import BadLineError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from journal.record import Commit
     from journal.segment import Position, Scan
 
 _HEAD: Final = re.compile(rb'\{"seq":\d+,"time":"', re.ASCII)  # no text in a line holds it: its quotes would be escaped
@@ -106,6 +107,22 @@ def judge(line: bytes, at: Position, *, first: bool) -> Scan:
 def count_lines(raw: Raw) -> int:
     """How many lines at most were damaged into this one: where a line feed is gone, two became one."""
     return max(1, len(_HEAD.findall(raw.line)))
+
+
+def stated_seq(line: bytes) -> int:
+    """The seq a line carries; 0 where it is none."""
+    try:
+        return record.decode(line, None).seq
+    except BadLineError:
+        return 0
+
+
+def parse_opening(line: bytes, first_seq: int) -> Commit | None:
+    """The first line of a segment, if this is one that verifies by itself."""
+    try:
+        return next(iter(segment.scan(line + b"\n", segment.start(first_seq)).commits), None)
+    except UnsupportedError:  # told when the segment is walked
+        return None
 
 
 def is_newer(line: bytes) -> bool:

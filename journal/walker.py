@@ -17,7 +17,7 @@ import msgspec
 from journal import salvage, segment
 from journal.errors import UnsupportedError
 from journal.findings import Damage, Fault, LostRange, Tail, Verdict
-from journal.record import LINE_BYTES_MAX, BadLineError, Commit, decode
+from journal.record import LINE_BYTES_MAX, Commit
 from journal.salvage import Next, Raw
 from journal.segment import Position
 
@@ -38,7 +38,8 @@ class _Segment(msgspec.Struct, frozen=True):
     """A file, and what its name or its first line says it begins with: 0 where neither does.
 
     ``sound`` is whether its first line verifies by itself; ``prev`` and ``journal`` are what that line says, and
-    ``held`` is whether any line near its beginning is one that belongs there.
+    ``held`` is whether any line near its beginning is one that belongs there. ``opens`` is the seq of its first line
+    where that opens another segment, and no line belongs where the name says; else 0.
     """
 
     path: Path
@@ -47,6 +48,8 @@ class _Segment(msgspec.Struct, frozen=True):
     sound: bool = False
     prev: str | None = None
     journal: str | None = None
+    size: int = 0
+    opens: int = 0
 
 
 class Walker:
@@ -96,17 +99,27 @@ class Walker:
             return _Segment(path, named)
         held = False
         try:
+            size = self._files.fstat(self._fd).st_size
             for number, raw in enumerate(islice(self._raws(), _OPENING_LINES_MAX)):
-                seq = _stated_seq(raw.line)
-                found = _opening(raw.line, named or seq)
+                seq = salvage.stated_seq(raw.line)
+                found = salvage.parse_opening(raw.line, named or seq)
                 if found is not None:
                     opened = segment.parse_opened(found.events)
                     prev, journal = (opened.prev, opened.journal) if opened is not None else (None, None)
-                    return _Segment(path, found.seq, held=True, sound=True, prev=prev, journal=journal)
+                    return _Segment(path, found.seq, held=True, sound=True, prev=prev, journal=journal, size=size)
                 held = held or seq == named + number
+            opens = self._look_for_another(named)
         finally:
             self._files.close(self._fd)
-        return _Segment(path, named, held)
+        return _Segment(path, named, held, size=size, opens=opens)
+
+    def _look_for_another(self, named: int) -> int:
+        """The seq with which the file that is open begins, if that and all others are lower than its name says."""
+        first = next((raw.line for raw in self._raws()), b"")
+        seq = salvage.stated_seq(first)
+        if not 0 < seq < named or salvage.parse_opening(first, seq) is None:
+            return 0
+        return seq if all(salvage.stated_seq(raw.line) < named for raw in self._raws()) else 0
 
     def _start(self, first_seq: int) -> None:
         self._at = msgspec.structs.replace(segment.start(first_seq), journal=self._journal)
@@ -120,8 +133,9 @@ class Walker:
             self._start(begins)
         next_seq, foreign = self._at.next_seq, self._is_foreign(here)
         mixed = f"two journals mixed: {self._journal} and {here.journal}"
-        if begins < next_seq or (foreign and begins > next_seq):
-            yield self._take_away(here, mixed if foreign else f"begins with seq {begins} where {next_seq} is next")
+        if begins < next_seq or (begins > next_seq and self._is_stray(here)):
+            begun = f"begins with seq {here.opens or begins} where {next_seq} is next"
+            yield self._take_away(here, mixed if foreign else begun)
             return
         if begins > next_seq:
             yield self._make_up(here)
@@ -140,6 +154,12 @@ class Walker:
 
     def _is_foreign(self, here: _Segment) -> bool:
         return here.journal not in (None, self._journal)
+
+    def _is_stray(self, here: _Segment) -> bool:
+        """Whether a file leaves no gap before it: it is another journal's, or a copy under a name that was free."""
+        return self._is_foreign(here) or (
+            here.opens > 0 and any(each.first_seq == here.opens and each.size >= here.size for each in self._segments)
+        )
 
     def _take_away(self, here: _Segment, cause: str) -> Fault:
         """Leave out a file that has no place in the chain."""
@@ -238,6 +258,7 @@ class Walker:
                     end, lines = raw.offset + raw.length, lines + salvage.count_lines(raw)
             if lines:
                 yield from self._cut(end, self._at.next_seq + lines, None, mixed)
+                self.damages[-1] = msgspec.structs.replace(self.damages[-1], guessed=True)
         offset = self._at.offset
         if size > offset:
             unfinished = self._unfinished(size) is not None
@@ -296,7 +317,7 @@ class Walker:
         next_seq = self._at.next_seq
         for each in self._segments[self._number + 1 :]:
             begins = each.first_seq or next_seq
-            if begins >= next_seq and not (begins > next_seq and self._is_foreign(each)):
+            if begins >= next_seq and not (begins > next_seq and self._is_stray(each)):
                 return each
         return None
 
@@ -365,22 +386,6 @@ def _within(found: Scan, at: Position, limit: Next | None) -> Scan:
     seq = at.seq if last is None else last.seq
     end = Position(at.segment, offset, seq, limit.prev, limit.seq, limit.prev, found.end.journal)
     return segment.Scan(found.commits[:number], end, _OUT_OF_PLACE, [each for each in found.unchecked if each <= seq])
-
-
-def _stated_seq(line: bytes) -> int:
-    """The seq a line carries; 0 where it is none."""
-    try:
-        return decode(line, None).seq
-    except BadLineError:
-        return 0
-
-
-def _opening(line: bytes, first_seq: int) -> Commit | None:
-    """The first line of a segment, if this is one that verifies by itself."""
-    try:
-        return next(iter(segment.scan(line + b"\n", segment.start(first_seq)).commits), None)
-    except UnsupportedError:  # told when the segment is walked
-        return None
 
 
 def _stated(following: _Segment | None) -> Next | None:

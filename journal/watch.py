@@ -47,6 +47,7 @@ class Watch:
         self._turn = threading.Condition(threading.Lock())
         self._leading = False
         self._wakes = 0
+        self._events = 0
         self._source: Source | None = None
         self._pipe: tuple[int, int] | None = None
 
@@ -61,14 +62,19 @@ class Watch:
                 self._source = open_source(self._directory)
             return self._wakes
 
-    def sleep(self, armed: int, timeout_s: float) -> None:
-        """Sleep until something happened since ``armed`` was given, at most ``timeout_s``; may return early."""
+    def sleep(self, armed: int, timeout_s: float) -> bool:
+        """Sleep until something happened since ``armed`` was given, at most ``timeout_s``; may return early.
+
+        Returns:
+            Whether it ended by an event in the directory.
+        """
         with self._turn:
             if self._wakes != armed or self._pipe is None:
-                return
+                return False
+            events = self._events
             if self._leading:
                 self._turn.wait(timeout_s)
-                return
+                return self._events != events
             self._leading = True
             pipe, source = self._pipe[0], self._source
         woken = False
@@ -79,6 +85,7 @@ class Watch:
                 self._leading = False
                 self._wakes += woken
                 self._turn.notify_all()
+        return self._events != events
 
     def wake(self) -> None:
         """End every sleep."""
@@ -118,8 +125,10 @@ class Watch:
         ready = {fd for fd, _ in poll.poll(min(timeout_s, limit_s) * 1000)}
         if pipe in ready:
             os.read(pipe, _EVENTS_BYTES)
-        if source is not None and source.fd in ready and not source.drain():
-            self._drop_source()
+        if source is not None and source.fd in ready:
+            self._events += 1
+            if not source.drain():
+                self._drop_source()
         return bool(ready)
 
     def _drop_source(self) -> None:

@@ -10,6 +10,7 @@ from agentbus import calls, queries
 from agentbus.arguments import CreateChannelArguments
 from agentbus.cli import bus
 from agentbus.cli.output import print_json, print_rows
+from agentbus.columns import render_count
 from agentbus.commands import CreateChannel
 from agentbus.control import Control
 from agentbus.decide.channels import require_creatable
@@ -68,5 +69,5 @@ def list_(*, as_json: bool, settings: Settings) -> None:
 
 def render_row(row: dict[str, Any]) -> tuple[object, ...]:
     """A row of queries.channel_rows as cells."""
-    what = "memories" if row["kind"] == "memory" else "messages"
-    return (row["channel"], row["kind"], f"{row['messages']} {what}", f"last seq {row['last_seq']}")
+    what = ("memory", "memories") if row["kind"] == "memory" else ("message",)
+    return (row["channel"], row["kind"], render_count(row["messages"], *what), f"last seq {row['last_seq']}")

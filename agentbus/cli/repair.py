@@ -19,6 +19,7 @@ from agentbus import replay as auditor
 from agentbus.bus import FIRST_EVENTS
 from agentbus.cli import bus
 from agentbus.cli.output import print_json
+from agentbus.columns import render_count
 from agentbus.events import Ended, Registered, Reset
 from agentbus.fold import FoldError, fold
 from agentbus.host import open_journal, open_snapshots
@@ -27,14 +28,14 @@ from agentbus.log import open_log
 from agentbus.owners import Owners
 from agentbus.state import State
 from agentbus.visible import render_visible
-from journal import Repair
+from journal import ChangedError, JournalError, Repair, UnreadableError, UnsyncedError, UnwritableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from agentbus.config import Settings
     from agentbus.log import Log
-    from journal import Commit, Damage, Mended, Plan
+    from journal import Commit, Damage, LostRange, Mended, Plan
 
     Say = Callable[[str], None]
 
@@ -46,8 +47,11 @@ if TYPE_CHECKING:
 def repair(*, yes: bool, as_json: bool, settings: Settings) -> None:
     """Take damage out of the journal, and say so in its place.
 
-    Shows what it will do, and asks. Nothing is destroyed: damaged bytes are kept in journal/set-aside, and every sound
-    line stays as it is. Refused while a session is alive.
+    First: if you have a good copy, or know what changed the journal (an editor, line ends), put that back instead:
+    repair loses the damaged lines for good.
+
+    Shows what it will do, and asks. Every sound line stays as it is; the damaged bytes are kept in journal/set-aside.
+    Refused while a session is alive.
     """
 
     def say(text: str) -> None:
@@ -57,27 +61,34 @@ def repair(*, yes: bool, as_json: bool, settings: Settings) -> None:
         bus.say_no_journal(settings.data_directory, err=as_json)
         return
     with closing(open_log(settings.data_directory, settings.log_level)) as log:
-        judges = _Judges()
-        work = _open_repair(settings, judges, log)
-        plan = work.plan()
-        done: list[Mended] = []
+        judges, torn = _Judges(), list[str]()
+        work = _open_repair(settings, judges, log, torn)
+        try:
+            plan = work.plan()
+        except UnreadableError as error:
+            raise click.ClickException(f"not repaired: {error.cause}; nothing was changed") from error
         if plan.damages or plan.unnamed:
             _tell_plan(plan, settings, say)
             _refuse_while_alive(settings, judges.identities)
             if not yes:
-                _ask(say)
-            done = work.perform(plan, lambda: _prepare(settings, judges.identities), wait_s=COMMAND_DEADLINE_S)
-            _log(done, log)
-            _tell_done(done, settings, say)
+                _ask(plan, say)
+            try:
+                work.perform(plan, lambda: _prepare(settings, judges.identities), wait_s=COMMAND_DEADLINE_S)
+            except JournalError as error:
+                raise _tell_failed(error, work.mended, torn, settings, say) from error
+            finally:
+                _log(work.mended, log)
+            _tell_done(plan, work.mended, torn, settings, say)
         else:
-            say(f"Agentbus: nothing to repair: {plan.commits} lines, all sound.")
+            say(f"Agentbus: nothing to repair: {render_count(plan.commits, 'line')}, all sound.")
     if as_json:
-        print_json(_render_json(plan, done, settings))
+        print_json(_render_json(plan, work.mended, torn, settings))
 
 
-def _open_repair(settings: Settings, judges: _Judges, log: Log) -> Repair:
+def _open_repair(settings: Settings, judges: _Judges, log: Log, torn: list[str]) -> Repair:
     def tell(piece: str) -> None:
         log.warning("set a torn tail aside: it was never acknowledged", piece=piece)
+        torn.append(piece)
 
     return Repair(
         settings.data_directory / "journal",
@@ -147,7 +158,12 @@ def _prepare(settings: Settings, identities: dict[str, set[str]]) -> None:
         raise click.ClickException(f"not repaired: {index}: cannot delete it: {error.strerror}") from error
 
 
-def _ask(say: Say) -> None:
+def _ask(plan: Plan, say: Say) -> None:
+    if any(damage.last >= damage.first for damage in plan.damages):
+        say(
+            "First: if you have a good copy, or know what changed the journal (an editor, line ends), put that back"
+            " instead: repair loses the damaged lines for good."
+        )
     say("Type yes to go on.")
     if sys.stdin is None or sys.stdin.readline().strip() != "yes":
         raise click.ClickException("not repaired: the answer was not yes; nothing was changed")
@@ -158,42 +174,91 @@ def _ask(say: Say) -> None:
 
 def _tell_plan(plan: Plan, settings: Settings, say: Say) -> None:
     place = settings.data_directory / "journal"
-    damages = f"{len(plan.damages)} damage{'' if len(plan.damages) == 1 else 's'}"
-    say(f"Agentbus: {damages} in {place}; the {plan.commits} sound lines there are stay as they are.")
+    damages = f"{render_count(len(plan.damages), 'damage')} in {place}"
+    stopped = f"a repair of {place} was stopped before its last line"
+    say(f"Agentbus: {damages if plan.damages else stopped}; {_render_rest(plan.commits)}.")
     for number, damage in enumerate(plan.damages, 1):
         where = "" if damage.action in ("make", "take") else f" line {damage.line} (byte {damage.offset})"
-        say(f"{number:>3}. {damage.file}{where}: {damage.cause}")
+        say(f"{number:>3}. {damage.file}{where}: {auditor.shorten_hashes(damage.cause)}")
         say(f"     {_render_outcome(damage)}")
-    for lost in plan.unnamed:
-        say(f"An earlier repair was stopped before its last line: {_seqs(lost.seq, lost.last)}. It will be written.")
+    if plan.unnamed:
+        say(f"LOST: {_render_stopped(plan)}. That is still to be said in the journal's last line.")
+
+
+def _render_rest(lines: int) -> str:
+    if not lines:
+        return "there is no other line"
+    if lines == 1:
+        return "the other line is sound and stays as it is"
+    return f"the other {lines} lines are sound and stay as they are"
+
+
+def _render_stopped(plan: Plan) -> str:
+    seqs = ", ".join(auditor.render_seqs(each.seq, each.last) for each in plan.unnamed)
+    return f"{seqs} (taken out by a repair that was stopped)"
 
 
 def _render_outcome(damage: Damage) -> str:
+    size = render_count(damage.bytes, "byte")
     if damage.action == "end":
         return "Nothing is lost: the line is whole, and gets its line feed."
     if damage.action == "take":
-        return f"Nothing is lost: the file has no place in this journal. All of it ({damage.bytes} bytes) is set aside."
+        return f"Nothing is lost: the file has no place in this journal. All of it ({size}) is set aside."
     if damage.last < damage.first:
-        return f"Nothing is lost: these {damage.bytes} bytes are no line of this journal. They are set aside."
-    aside = f"What is left of it ({damage.bytes} bytes) is set aside." if damage.bytes else "Nothing is left of it."
-    blind = "" if damage.next_prev else " The hash that the next line continues is gone: that line cannot be checked."
-    return f"LOST: {_seqs(damage.first, damage.last)}. {aside}{blind}"
+        return f"Nothing is lost: what stands there ({size}) is no line of this journal. It is set aside."
+    what = "it" if damage.last == damage.first else "them"
+    aside = f"What is left of {what} ({size}) is set aside." if damage.bytes else f"Nothing is left of {what}."
+    blind = "" if damage.next_prev else " The hash that the next line continues is gone: that line is taken on trust."
+    seqs = auditor.render_seqs(damage.first, damage.last)
+    if damage.guessed:
+        seqs = f"at least {seqs}, counted by line feeds: nobody knows how many lines stood here"
+    return f"LOST: {seqs}. {aside}{blind}"
 
 
-def _tell_done(done: list[Mended], settings: Settings, say: Say) -> None:
-    lost = [_seqs(each.lost.seq, each.lost.last) for each in done if each.lost is not None]
-    say(f"Agentbus: repaired. {'LOST: ' + ', '.join(lost) if lost else 'Nothing was lost'}.")
-    pieces = [each.piece for each in done if each.piece is not None]
-    if pieces:
-        say(f"What was taken out is in {settings.data_directory / 'journal' / 'set-aside'}:")
-    for piece in pieces:
-        say(f"  {piece}")
+def _tell_done(plan: Plan, done: list[Mended], torn: list[str], settings: Settings, say: Say) -> None:
+    lost = [text for text in (_render_lost(done), _render_stopped(plan) if plan.unnamed else "") if text]
+    say(f"Agentbus: repaired. {'LOST: ' + '; '.join(lost) if lost else 'Nothing was lost'}.")
+    if lost:
+        say(
+            'Agents whose own registration or subscription was lost begin at "now" when they register again (messages'
+            " before that stay in the history); agents that had not come so far are told of a gap."
+        )
+    _tell_pieces(done, torn, settings, say)
     after = "names what was lost, and exits 1 for it" if lost else "checks every line"
     say(f"Next: `agentbus replay --verify` {after}; `agentbus status` shows what there is.")
 
 
-def _seqs(first: int, last: int) -> str:
-    return f"seq {first}" if first == last else f"seq {first} to {last}"
+def _tell_failed(
+    error: JournalError, done: list[Mended], torn: list[str], settings: Settings, say: Say
+) -> JournalError | click.ClickException:
+    """Say what stands of a repair that failed in the middle; what is to be raised for it."""
+    if isinstance(error, ChangedError):
+        return error
+    cause = error.cause if isinstance(error, UnwritableError | UnsyncedError | UnreadableError) else str(error)
+    if not done:
+        return click.ClickException(f"not repaired: {cause}; no line was changed: mend that and run it again")
+    say(f"Agentbus: done before it failed: {_render_lost(done) or 'nothing that was lost'}.")
+    _tell_pieces(done, torn, settings, say)
+    return click.ClickException(f"not repaired: {cause}; what was done stands: mend that and run it again for the rest")
+
+
+def _render_lost(done: list[Mended]) -> str:
+    return ", ".join(
+        f"at least {seqs} (counted by line feeds: nobody knows how many lines stood there)" if guessed else seqs
+        for seqs, guessed in (
+            (auditor.render_seqs(each.lost.seq, each.lost.last), each.damage.guessed)
+            for each in done
+            if each.lost is not None
+        )
+    )
+
+
+def _tell_pieces(done: list[Mended], torn: list[str], settings: Settings, say: Say) -> None:
+    pieces = [*(each.piece for each in done if each.piece is not None), *torn]
+    if pieces:
+        say(f"What was taken out is in {settings.data_directory / 'journal' / 'set-aside'}:")
+    for piece in pieces:
+        say(f"  {piece}" + (" (a torn tail: it was never acknowledged)" if piece in torn else ""))
 
 
 # --- for programs
@@ -201,11 +266,11 @@ def _seqs(first: int, last: int) -> str:
 
 def _log(done: list[Mended], log: Log) -> None:
     for each in done:
-        seqs = None if each.lost is None else _seqs(each.lost.seq, each.lost.last)
+        seqs = None if each.lost is None else auditor.render_seqs(each.lost.seq, each.lost.last)
         log.warning("repaired", file=each.damage.file, offset=each.damage.offset, piece=each.piece, lost=seqs)
 
 
-def _render_json(plan: Plan, done: list[Mended], settings: Settings) -> dict[str, Any]:
+def _render_json(plan: Plan, done: list[Mended], torn: list[str], settings: Settings) -> dict[str, Any]:
     aside = settings.data_directory / "journal" / "set-aside"
     rows = []
     for each in done:
@@ -213,9 +278,18 @@ def _render_json(plan: Plan, done: list[Mended], settings: Settings) -> dict[str
         row: dict[str, Any] = {"file": damage.file, "line": damage.line, "offset": damage.offset, "bytes": damage.bytes}
         row |= {"cause": damage.cause}
         if each.lost is not None:
-            row |= {"lost": {"first": damage.first, "last": damage.last, "hash": each.lost.hash}}
-            row |= {"next_checked": damage.next_prev is not None}
+            row |= {"lost": _render_range(each.lost)}
+            row |= {"lost_is_guessed": damage.guessed, "next_checked": damage.next_prev is not None}
         if each.piece is not None:
             row |= {"set_aside": str(aside / each.piece)}
         rows.append(row)
-    return {"sound_lines": plan.commits, "repaired": rows}
+    return {
+        "sound_lines": plan.commits,
+        "repaired": rows,
+        "lost_by_stopped_repair": list(map(_render_range, plan.unnamed)),
+        "torn_tails": [str(aside / piece) for piece in torn],
+    }
+
+
+def _render_range(lost: LostRange) -> dict[str, Any]:
+    return {"first": lost.seq, "last": lost.last, "hash": lost.hash}

@@ -19,6 +19,7 @@ from agentbus import queries, wire
 from agentbus import replay as auditor
 from agentbus.cli import bus, complain
 from agentbus.cli.output import escape_json
+from agentbus.columns import render_count
 from agentbus.fold import FoldError, fold
 from agentbus.state import State
 from agentbus.visible import render_visible
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 _COLUMNS_MIN = 100  # on a narrower terminal a line wraps: less of it would say nothing
 _ORPHANS_SHOWN_MAX = 20
+_NEXT = "put a good copy back if you have one; else run `agentbus repair`, which shows what it will do, and asks"
 
 
 @click.command()
@@ -60,7 +62,7 @@ def replay(
     try:
         sources = [_source(path) for path in named if paths or path.exists()]
         if verify:
-            verdict = _verify(sources)
+            verdict = _verify(sources, own=not paths)
         elif state:
             verdict = _print_state(sources)
         else:
@@ -70,7 +72,8 @@ def replay(
             raise
         raise click.ClickException(f"{error.filename}: cannot read it: {error.strerror}") from error
     except CorruptError as error:
-        raise click.ClickException(f"{error}; --verify lists every fault") from error
+        step = "" if paths else f". Next: {_NEXT}"
+        raise click.ClickException(f"{auditor.shorten_hashes(str(error))}; --verify lists every fault{step}") from error
     if verdict.commits or verdict.tail is not None:
         return
     if paths:  # an auditor who names a journal must not take silence for a sound one
@@ -163,14 +166,14 @@ def _print_state(sources: list[Path]) -> Verdict:
     for seq, what in state.orphans[:_ORPHANS_SHOWN_MAX]:
         complain(f"seq {seq} is about something that was lost: {what}")
     if len(state.orphans) > _ORPHANS_SHOWN_MAX:
-        complain(f"and so are {len(state.orphans) - _ORPHANS_SHOWN_MAX} more events")
+        complain(f"and so are {render_count(len(state.orphans) - _ORPHANS_SHOWN_MAX, 'more event')}")
     return verdict
 
 
 # --- proof
 
 
-def _verify(sources: list[Path]) -> Verdict:
+def _verify(sources: list[Path], *, own: bool) -> Verdict:
     verdict, faults = Verdict(), 0
     for found in _walk(sources):
         if isinstance(found, Verdict):
@@ -183,12 +186,16 @@ def _verify(sources: list[Path]) -> Verdict:
     for lost in verdict.lost:
         _say(_render_lost(lost))
     if verdict.unchecked:
-        _say(f"note: seq {', '.join(map(str, verdict.unchecked))}: not checked, the hash before it is gone")
+        _say(f"note: seq {', '.join(map(str, verdict.unchecked))}: taken on trust, the hash before it is gone")
     if verdict.tail is not None:
         _say(f"note: {_render_tail(verdict.tail)}")
-    extent = f"{verdict.commits} commits in {verdict.segments} segments, seq {verdict.first_seq} to {verdict.last_seq}"
+    what = f"{render_count(verdict.commits, 'commit')} in {render_count(verdict.segments, 'segment')}"
+    extent = f"{what}, {auditor.render_seqs(verdict.first_seq, verdict.last_seq)}"
     if faults or verdict.lost:
-        _say(f"failed: {faults} faults and {len(verdict.lost)} lost ranges; the rest verifies: {extent}")
+        found = f"{render_count(faults, 'fault')} and {render_count(len(verdict.lost), 'lost range')}"
+        _say(f"failed: {found}; the rest verifies: {extent}")
+        if faults and own:
+            _say(f"Next: {_NEXT}")
         click.get_current_context().exit(1)
     if verdict.commits:
         _say(f"ok: {extent}, anchor {verdict.last_seq}:{verdict.hash}")
@@ -215,7 +222,9 @@ def _walk(sources: list[Path]) -> Iterator[Commit | Fault | Verdict]:
     try:
         yield from walk(sources)
     except OSError as error:
-        raise click.ClickException(f"{error.filename or 'the journal'}: cannot read it: {error.strerror}") from error
+        cause = f"{error.filename or 'the journal'}: cannot read it: {error.strerror}"
+        step = "; remove it, it is no segment" if isinstance(error, IsADirectoryError) else ""
+        raise click.ClickException(cause + step) from error
 
 
 def _fault_at(sources: list[Path], commit: Commit, cause: str) -> Fault:
@@ -230,13 +239,14 @@ def _fault_at(sources: list[Path], commit: Commit, cause: str) -> Fault:
 
 
 def _render_lost(lost: LostRange) -> str:
-    commits = auditor.render_commits(lost.seq, lost.last)
-    return f"LOST: {commits} ({lost.reason}); in their place stands {lost.seq}:{lost.hash}"
+    seqs, place = auditor.render_seqs(lost.seq, lost.last), "its" if lost.seq == lost.last else "their"
+    return f"LOST: {seqs} ({lost.reason}); in {place} place stands {lost.seq}:{lost.hash}"
 
 
 def _render_tail(tail: Tail) -> str:
     what = "a whole line without its end" if tail.unfinished_line else "a torn tail, or a line that is being written"
-    return f"{what}: {tail.bytes} bytes of {tail.file} from byte {tail.offset}; never acknowledged, so not counted"
+    size = render_count(tail.bytes, "byte")
+    return f"{what}: {size} of {tail.file} from byte {tail.offset}; never acknowledged, so not counted"
 
 
 def _local_time(text: str) -> str:

@@ -11,6 +11,7 @@ from agentbus import queries, results
 from agentbus.cli import bus
 from agentbus.cli.channel import render_row
 from agentbus.cli.output import print_json, print_rows
+from agentbus.columns import render_count
 from agentbus.host import open_snapshots
 from journal import format_time
 
@@ -66,7 +67,7 @@ def _subscriptions(state: State) -> list[dict[str, Any]]:
 
 
 def _print(found: dict[str, Any], now_ms: int) -> None:
-    size = f"{found['bytes']} bytes in {found['segments']} segments"
+    size = f"{render_count(found['bytes'], 'byte')} in {render_count(found['segments'], 'segment')}"
     rows = [
         ("data directory", found["data_directory"]),
         ("journal", f"last seq {found['last_seq']}, {size}"),
@@ -74,9 +75,10 @@ def _print(found: dict[str, Any], now_ms: int) -> None:
         ("snapshot", "none" if found["snapshot"] is None else f"at seq {found['snapshot']}"),
     ]
     if found["torn_bytes"]:
-        rows.append(("torn tail", f"{found['torn_bytes']} bytes that were never acknowledged"))
+        rows.append(("torn tail", f"{render_count(found['torn_bytes'], 'byte')}, never acknowledged"))
     if found["set_aside"]:
-        rows.append(("set aside", f"{len(found['set_aside'])} pieces in {found['data_directory']}/journal/set-aside"))
+        pieces = render_count(len(found["set_aside"]), "piece")
+        rows.append(("set aside", f"{pieces} in {found['data_directory']}/journal/set-aside"))
     print_rows(rows)
     _print_table("live sessions", [_session_row(row) for row in found["sessions"]])
     _print_table("channels", [render_row(row) for row in found["channels"]])

@@ -338,7 +338,7 @@ def test_who_asks_for_the_living_does_not_wait_for_a_fifo(data: Path) -> None:
     call(host, "register", name="sam")
     os.mkfifo(data / "owners" / f"{'a' * 24}.lock")
     living = Background(lambda: {"owners": host.bus.owners.living()}).outcome()["owners"]
-    assert [owner["pid"] for owner in living] == [os.getpid()]
+    assert {owner.get("pid") for owner in living} == {None, os.getpid()}  # in doubt it lives
 
 
 @pytest.mark.parametrize("name", ["agentbus.log", ".__agentbus.lock"])
