@@ -59,7 +59,8 @@ class Active:
             UnsyncedError: a flush failed, here or in another process, and could not be made good.
             OSError
         """
-        self.make_good(self.flusher.failure, deadline)
+        if self.flusher.failure is not None:
+            self.make_good(self.flusher.failure, deadline)
         while True:
             if self.first:
                 self._lock_it(deadline)

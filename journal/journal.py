@@ -202,7 +202,7 @@ class Journal:
         Raises:
             UnsyncedError: it may or may not be there after a power cut.
         """
-        self._writer.active.flusher.confirm(appended.end, max(deadline, time.monotonic()) + _FLUSH_WAIT_S)
+        self._writer.active.flusher.confirm(appended.end, deadline + _FLUSH_WAIT_S)
 
     def flush(self, deadline: float) -> None:
         """Make everything this object has read or written so far durable; for answers that write nothing.

@@ -238,7 +238,7 @@ class Repair:
         return done
 
     def _set_aside(self, source: int, damage: Damage, made: list[str]) -> tuple[str | None, str]:
-        """Copy a damage's bytes, durably: the copy's name, and the SHA-256 of the bytes. Its path goes into ``made``."""
+        """Copy a damage's bytes, durably: the copy's name, and the SHA-256 of the bytes. ``made`` gets its path."""
         if not damage.bytes:
             return None, hashlib.sha256().hexdigest()
         self._make_aside()

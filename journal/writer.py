@@ -86,7 +86,7 @@ class Writer:
         try:
             position = self._exact_end()
             if position.offset >= self._settings.segment_bytes_max:
-                _encode(position, when, events)  # too large is told before a roll
+                _encode(position, when, os.getpid(), events)  # too large is told before a roll
                 position = self._roll(position, deadline)
             return self._put(position, when, events)
         except OSError as error:
@@ -180,7 +180,8 @@ class Writer:
     # --- lines and segments
 
     def _put(self, position: Position, when: str, events: bytes) -> Appended:
-        line, digest = _encode(position, when, events)
+        pid = os.getpid()
+        line, digest = _encode(position, when, pid, events)
         try:
             self._files.append(self.active.fd, line, position.offset)
         except UnwritableError:
@@ -194,7 +195,7 @@ class Writer:
         end = Position(first, after, seq, digest, seq + 1, digest, position.journal)
         place = Place(first, position.offset, len(line))
         marks = self._reader.marks
-        marks.add(Mark(end, *self.active.identity), [Commit(seq, when, os.getpid(), events, digest, place)])
+        marks.add(Mark(end, *self.active.identity), [Commit(seq, when, pid, events, digest, place)])
         return Appended(seq, digest, place, (marks.epoch, first, after))
 
     def _begin(self, position: Position) -> Position:
@@ -219,9 +220,9 @@ class Writer:
         return self._begin(segment.follow(position))
 
 
-def _encode(position: Position, when: str, events: bytes) -> tuple[bytes, str]:
+def _encode(position: Position, when: str, pid: int, events: bytes) -> tuple[bytes, str]:
     base = position.prev or position.hash  # after `lost` without next_prev readers take what stands in the line
-    line, digest = record.encode(position.next_seq, when, os.getpid(), events, base)
+    line, digest = record.encode(position.next_seq, when, pid, events, base)
     if len(line) > LINE_BYTES_MAX:
         raise TooLargeError(len(line), LINE_BYTES_MAX)
     return line, digest

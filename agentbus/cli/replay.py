@@ -6,6 +6,7 @@ agentbus/replay.py's, whether it is sound the journal's: there is no second pars
 
 from __future__ import annotations
 
+import errno
 import shutil
 import sys
 import time
@@ -192,8 +193,8 @@ def _verify(sources: list[Path], *, own: bool) -> Verdict:
     what = f"{render_count(verdict.commits, 'commit')} in {render_count(verdict.segments, 'segment')}"
     extent = f"{what}, {auditor.render_seqs(verdict.first_seq, verdict.last_seq)}"
     if faults or verdict.lost:
-        found = f"{render_count(faults, 'fault')} and {render_count(len(verdict.lost), 'lost range')}"
-        _say(f"failed: {found}; the rest verifies: {extent}")
+        wrong = f"{render_count(faults, 'fault')} and {render_count(len(verdict.lost), 'lost range')}"
+        _say(f"failed: {wrong}; the rest verifies: {extent}")
         if faults and own:
             _say(f"Next: {_NEXT}")
         click.get_current_context().exit(1)
@@ -223,7 +224,7 @@ def _walk(sources: list[Path]) -> Iterator[Commit | Fault | Verdict]:
         yield from walk(sources)
     except OSError as error:
         cause = f"{error.filename or 'the journal'}: cannot read it: {error.strerror}"
-        step = "; remove it, it is no segment" if isinstance(error, IsADirectoryError) else ""
+        step = "; remove it, it is no segment" if error.errno in (errno.EISDIR, errno.EINVAL, errno.ENXIO) else ""
         raise click.ClickException(cause + step) from error
 
 
