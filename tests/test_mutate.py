@@ -69,13 +69,13 @@ def project(tmp_path: Path) -> Path:
 
 def test_survivors_are_named_and_the_score_counts_them(project: Path) -> None:
     found = run(project)
-    survivors = sorted(line.partition("  (")[0] for line in found.stdout.splitlines() if line.startswith("survived"))
+    survivors = sorted(line.partition("  [")[0] for line in found.stdout.splitlines() if line.startswith("survived"))
     assert survivors == [
-        "survived: journal/room.py:2 (module): 3  ->  4",
-        "survived: journal/room.py:6 fits: 'held'  ->  'held~'",
-        "survived: journal/room.py:6 fits: lock.append('held')  ->  lock.count('held')",
-        "survived: journal/room.py:6 fits: lock.append('held')  ->  pass",
-        "survived: journal/room.py:7 fits: size < LIMIT  ->  size <= LIMIT",
+        "survived: journal/room.py:2 - `(module)`: ``3`` → ``4``",
+        "survived: journal/room.py:6 - `fits`: ``'held'`` → ``'held~'``",
+        "survived: journal/room.py:6 - `fits`: ``lock.append('held')`` → ``lock.count('held')``",
+        "survived: journal/room.py:6 - `fits`: ``lock.append('held')`` → ``pass``",
+        "survived: journal/room.py:7 - `fits`: ``size < LIMIT`` → ``size <= LIMIT``",
     ]
     assert "journal/room.py: 9 mutants, 4 killed (0 by the clock), 0 explained, 5 survived: 44.4 %" in found.stdout
     assert found.returncode == 1
@@ -86,7 +86,8 @@ def test_what_is_explained_is_no_survivor_and_what_explains_nothing_is_named(pro
     (project / "tools" / "mutants").mkdir(parents=True)
     (project / "tools" / "mutants" / "explained.md").write_text(
         "# Explained\n\n## journal/room.py\n\n"
-        "- `fits`: ``lock.append('held')`` → ``pass``: nobody reads it.\n- `gone`: ``a`` → ``b``: it was so.\n"
+        "- `fits`: ``lock.append('held')`` → ``pass``: nobody reads it.\n"
+        "- `(module)`: ``3`` → ``4``: no size of 3 is met.\n- `gone`: ``a`` → ``b``: it was so.\n"
     )
     found = run(project, "--in", "fits")
     assert "6 mutants, 2 killed (0 by the clock), 1 explained, 3 survived" in found.stdout
@@ -98,5 +99,5 @@ def test_listing_runs_nothing(project: Path) -> None:
     found = run(project, "--list", "--in", "fits")
     assert (found.returncode, found.stdout.splitlines()[0]) == (
         0,
-        "journal/room.py:6 fits: lock.append('held')  ->  pass  (drop)",
+        "journal/room.py:6 - `fits`: ``lock.append('held')`` → ``pass``",
     )

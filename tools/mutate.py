@@ -27,6 +27,7 @@ from tools.mutants.trial import Map, Outcome, Trials
 
 ROOT = Path(__file__).parent.parent
 EXPLAINED = "tools/mutants/explained.md"
+MODULE = "(module)"  # stands for what is in no function
 _ENTRY = re.compile(r"- `([^`]*)`: ``(.+?)`` → ``(.+?)``: (.+)")
 Key = tuple[str, str, str, str]
 
@@ -104,9 +105,9 @@ def _fate(mutant: Mutant, outcome: Outcome, reasons: dict[Key, str]) -> str:
 
 
 def render(mutant: Mutant) -> str:
-    """One mutant on one line."""
-    place = f"{mutant.room}:{mutant.line} {mutant.function or '(module)'}"
-    return f"{place}: {mutant.before}  ->  {mutant.after}  ({mutant.operator})"
+    """One mutant on one line; from the dash on it is how explained.md names it."""
+    change = f"`{mutant.function or MODULE}`: ``{mutant.before}`` → ``{mutant.after}``"
+    return f"{mutant.room}:{mutant.line} - {change}"
 
 
 def render_score(room: str, counts: Counter[str]) -> str:
@@ -126,7 +127,7 @@ def parse_explained(text: str) -> dict[Key, str]:
     for part in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
         room, _, entries = part.partition("\n")
         for function, before, after, reason in _ENTRY.findall(entries):
-            found[room.strip(), function, before, after] = reason
+            found[room.strip(), "" if function == MODULE else function, before, after] = reason
     return found
 
 

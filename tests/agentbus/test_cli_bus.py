@@ -198,7 +198,7 @@ def test_a_person_makes_a_channel_and_sees_it_listed(data: Path) -> None:
         "general  ordinary  0 messages  last seq 0",
         "memory   memory    0 memories  last seq 0",
         "more     ordinary  0 messages  last seq 0",
-        "reviews  ordinary  1 messages  last seq 15",
+        "reviews  ordinary  1 message   last seq 15",
     ]
     assert [row["channel"] for row in ask("channel", "list")["channels"]] == [
         "facts",
@@ -263,7 +263,7 @@ def test_status_shows_it_to_people_in_columns(busy: Path) -> None:
     lines = out.splitlines()
     assert lines[0] == f"data directory  {busy}"
     assert lines[1].startswith("journal         last seq 5, ")
-    assert lines[1].endswith(" bytes in 1 segments")
+    assert lines[1].endswith(" bytes in 1 segment")
     assert lines[2].startswith("anchor          5:")
     assert lines[3] == "snapshot        none"
     assert lines[6].startswith("  bob  in shop  since ")
@@ -285,7 +285,7 @@ def test_status_counts_torn_and_set_aside_pieces(data: Path) -> None:
     assert "torn tail" not in agentbus("status")[1]
     with segment.open("ab") as file:
         file.write(b'{"seq":')
-    assert "torn tail       7 bytes that were never acknowledged" in agentbus("status")[1].splitlines()
+    assert "torn tail       7 bytes, never acknowledged" in agentbus("status")[1].splitlines()
 
 
 def test_asking_creates_nothing_and_touches_nothing(data: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import os
+import resource
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,16 +14,26 @@ from click.testing import CliRunner
 
 from agentbus.cli import main
 from agentbus.owners import Owners
+from journal import Files
+from journal.lock import WriterLock
 from tests.agentbus.hosts import call, crash, events, live, open_at, refusal, replayed
 from tests.agentbus.shell import Writer, environ, posted, run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from click.testing import Result
 
 SEGMENT = "00000000000000000001.jsonl"
+FIRST = (
+    "First: if you have a good copy, or know what changed the journal (an editor, line ends), put that back instead:"
+    " repair loses the damaged lines for good.\n"
+)
+MEANING = (
+    'Agents whose own registration or subscription was lost begin at "now" when they register again (messages before'
+    " that stay in the history); agents that had not come so far are told of a gap.\n"
+)
 
 
 @pytest.fixture
@@ -92,7 +104,10 @@ def test_a_sound_journal_needs_no_repair_whoever_lives(data: Path) -> None:
     before = tree(data)
     assert agentbus("repair") == (0, "Agentbus: nothing to repair: 3 lines, all sound.\n", "")
     status, out, _ = agentbus("repair", "--yes", "--json")
-    assert (status, json.loads(out)) == (0, {"sound_lines": 3, "repaired": []})
+    assert (status, json.loads(out)) == (
+        0,
+        {"sound_lines": 3, "repaired": [], "lost_by_stopped_repair": [], "torn_tails": []},
+    )
     assert tree(data) == before
 
 
@@ -108,11 +123,11 @@ def test_it_shows_what_it_will_do_and_asks(damaged: Path) -> None:
         assert (status, err) == (1, "agentbus: not repaired: the answer was not yes; nothing was changed\n")
         journal = damaged / "journal"
         assert out.startswith(
-            f"Agentbus: 1 damage in {journal}; the 10 sound lines there are stay as they are.\n"
+            f"Agentbus: 1 damage in {journal}; the other 10 lines are sound and stay as they are.\n"
             f"  1. {journal / SEGMENT} line 7 (byte {offset}): does not verify: its bytes give the hash "
         )
         assert f"     LOST: seq 7. What is left of it ({len(line) + 1} bytes) is set aside.\n" in out
-        assert out.endswith("Type yes to go on.\n")
+        assert out.endswith(f"{FIRST}Type yes to go on.\n")
         assert tree(damaged) == before
 
 
@@ -125,7 +140,7 @@ def test_after_yes_the_bus_works_again_and_all_that_was_damaged_is_kept(damaged:
     (piece,) = (damaged / "journal" / "set-aside").iterdir()
     assert piece.read_bytes() == line
     assert out.endswith(
-        "Agentbus: repaired. LOST: seq 7.\n"
+        f"Agentbus: repaired. LOST: seq 7.\n{MEANING}"
         f"What was taken out is in {piece.parent}:\n"
         f"  {piece.name}\n"
         "Next: `agentbus replay --verify` names what was lost, and exits 1 for it;"
@@ -141,13 +156,13 @@ def test_replay_and_verify_name_what_was_lost() -> None:
     agentbus("repair", "--yes")
     status, out, err = agentbus("replay")
     assert status == 0
-    assert "LOST: commit 7" in out
-    assert "repaired: 7 is the lost line" in out
-    assert "LOST: commit 7 (damage)" in err
+    assert "LOST: seq 7" in out
+    assert "repaired: the line seq 7 says what was lost there" in out
+    assert "LOST: seq 7 (damage)" in err
     status, out, _ = agentbus("replay", "--verify")
     assert status == 1
-    assert out.startswith("LOST: commit 7 (damage)")
-    assert "failed: 0 faults and 1 lost ranges" in out
+    assert out.startswith("LOST: seq 7 (damage)")
+    assert "failed: 0 faults and 1 lost range;" in out
 
 
 def test_whoever_was_subscribed_is_told_of_the_gap(data: Path) -> None:
@@ -163,6 +178,24 @@ def test_whoever_was_subscribed_is_told_of_the_gap(data: Path) -> None:
     gap = call(again, "receive", as_="bob")["gaps"][0]
     assert (gap["channel"], gap["from"], gap["to"], gap["cause"]) == ("general", 5, 5, "damage")
     assert live(again) == replayed(data)
+
+
+def test_whoever_lost_its_own_subscription_begins_at_now_and_history_has_the_rest(data: Path) -> None:
+    host = open_at(data)
+    call(host, "register", name="bob")
+    call(host, "subscribe", as_="bob", channel="general")
+    crash(host)
+    agentbus("post", "general", "before")
+    change(data, b'"subscribed"', b'"subscribeD"')
+    out = agentbus("repair", "--yes")[1]
+    assert MEANING in out
+    again = open_at(data)
+    call(again, "register", name="bob")
+    call(again, "subscribe", as_="bob", channel="general")
+    agentbus("post", "general", "after")
+    assert [message["content"] for message in call(again, "receive", as_="bob")["messages"]] == ["after"]
+    history = call(again, "history", as_="bob", channel="general")["messages"]
+    assert [message["content"] for message in history] == ["before", "after"]
 
 
 def test_what_was_done_can_be_had_as_json_with_all_else_on_stderr(damaged: Path) -> None:
@@ -210,8 +243,14 @@ def test_each_kind_of_damage_has_its_words(data: Path) -> None:
     content = writer.path.read_bytes()
     lines = content.splitlines(keepends=True)
     for damaged, says in (
-        (b"".join([*lines[:3], b"hello\n", lines[3]]), "Nothing is lost: these 6 bytes are no line of this journal."),
-        (b"".join([*lines[:2], lines[3]]), "LOST: seq 3. Nothing is left of it. The hash that the next line continues"),
+        (
+            b"".join([*lines[:3], b"hello\n", lines[3]]),
+            "Nothing is lost: what stands there (6 bytes) is no line of this journal.",
+        ),
+        (
+            b"".join([*lines[:2], lines[3]]),
+            "Nothing is left of it. The hash that the next line continues is gone: that line is taken on trust.",
+        ),
         (content, ""),
     ):
         writer.path.write_bytes(damaged)
@@ -221,7 +260,10 @@ def test_each_kind_of_damage_has_its_words(data: Path) -> None:
     assert "the file has no place in this journal. All of it (0 bytes) is set aside." in agentbus("repair")[1]
     stray.rename(stray.with_name(f"{7:020d}.jsonl"))
     out = agentbus("repair")[1]
-    assert f"{5:020d}.jsonl: the segment that begins with it is missing\n     LOST: seq 5 to 6. Nothing is left" in out
+    assert (
+        f"{5:020d}.jsonl: the segment that begins with it is missing\n     LOST: seq 5 to 6. Nothing is left of them."
+        in out
+    )
     stray.with_name(f"{7:020d}.jsonl").rename(stray.with_name(f"{5:020d}.jsonl"))
     writer.path.write_bytes(content[:-1])
     assert "Nothing is lost: the line is whole, and gets its line feed." in agentbus("repair")[1]
@@ -231,14 +273,168 @@ def test_each_kind_of_damage_has_its_words(data: Path) -> None:
     assert writer.path.read_bytes() == content
 
 
-def test_a_repair_that_was_stopped_is_ended(data: Path) -> None:
+def test_a_repair_that_was_stopped_is_ended_and_what_it_took_out_is_told(data: Path) -> None:
     writer = Writer(data / "journal")
     event = {"type": "lost", "first": 3, "last": 5, "bytes": 9, "next_prev": "d" * 64, "reason": "damage"}
     writer.write(event)
+    before = writer.path.read_bytes()
+    stopped = "LOST: seq 3 to 5 (taken out by a repair that was stopped)."
+    status, out, _ = agentbus("repair")
+    assert status == 1
+    assert out == (
+        f"Agentbus: a repair of {data / 'journal'} was stopped before its last line;"
+        " the other 3 lines are sound and stay as they are.\n"
+        f"{stopped} That is still to be said in the journal's last line.\n"
+        "Type yes to go on.\n"
+    )
     status, out, _ = agentbus("repair", "--yes")
     assert status == 0
-    assert "An earlier repair was stopped before its last line: seq 3 to 5. It will be written.\n" in out
+    assert f"Agentbus: repaired. {stopped}\n{MEANING}Next: " in out
     assert events(data)[-1] == {"seq": 6, "type": "repaired", "lost": 3, "hash": writer.prev}
+    writer.path.write_bytes(before + b"hello\n")
+    status, out, _ = agentbus("repair", "--yes", "--json")
+    assert json.loads(out)["lost_by_stopped_repair"] == [{"first": 3, "last": 5, "hash": writer.prev}]
+    writer.path.write_bytes(before.replace(b"general", b"generaL"))
+    status, out, _ = agentbus("repair", "--yes")
+    assert out.startswith(f"Agentbus: 1 damage in {data / 'journal'}; the other 2 lines are sound and stay as they")
+    assert f"Agentbus: repaired. LOST: seq 2; {stopped.removeprefix('LOST: ')}\n" in out
+
+
+def test_that_nobody_knows_how_many_lines_stood_at_the_end_is_told_before_and_after(damaged: Path) -> None:
+    with (damaged / "journal" / SEGMENT).open("ab") as file:
+        file.write(b"hello\n")
+    _, out, _ = agentbus("repair", stdin=b"yes\n")
+    assert (
+        "LOST: at least seq 12, counted by line feeds: nobody knows how many lines stood here."
+        " What is left of it (6 bytes) is set aside.\n"
+    ) in out
+    assert (
+        "Agentbus: repaired. LOST: seq 7, at least seq 12"
+        " (counted by line feeds: nobody knows how many lines stood there).\n"
+    ) in out
+    with (damaged / "journal" / SEGMENT).open("ab") as file:
+        file.write(b"hello\nhello\n")
+    _, out, err = agentbus("repair", "--json", stdin=b"yes\n")
+    assert "LOST: at least seq 14 to 15, counted by line feeds: nobody knows how many lines stood here." in err
+    assert "What is left of them (12 bytes) is set aside.\n" in err
+    assert [row["lost_is_guessed"] for row in json.loads(out)["repaired"]] == [True]
+
+
+def test_a_copy_of_a_segment_is_set_aside_and_nothing_is_lost(data: Path) -> None:
+    assert agentbus("post", "general", "one")[0] == 0
+    segment = data / "journal" / SEGMENT
+    copy = segment.with_name(f"{900:020d}.jsonl")
+    content = segment.read_bytes()
+    copy.write_bytes(content)
+    assert agentbus("post", "general", "two")[0] == 1
+    status, out, _ = agentbus("repair", stdin=b"yes\n")
+    assert status == 0
+    assert f"  1. {copy}: begins with seq 1 where {len(content.splitlines()) + 1} is next\n" in out
+    assert f"the file has no place in this journal. All of it ({len(content)} bytes) is set aside.\nType yes" in out
+    assert "Agentbus: repaired. Nothing was lost.\n" in out
+    assert segment.read_bytes().startswith(content)
+    assert agentbus("post", "general", "two")[0] == 0
+    assert [event["content"] for event in events(data) if event["type"] == "posted"] == ["one", "two"]
+
+
+def test_how_many_lines_stay_is_told_in_words(data: Path) -> None:
+    place = data / "journal"
+    place.mkdir(parents=True)
+    for content, says in (
+        (b"hello\n", "there is no other line."),
+        (
+            Writer(place).path.read_bytes().splitlines(keepends=True)[0] + b"hello\n",
+            "the other line is sound and stays as",
+        ),
+    ):
+        (place / SEGMENT).write_bytes(content)
+        assert agentbus("repair")[1].startswith(f"Agentbus: 1 damage in {place}; {says}")
+
+
+def test_everything_it_took_out_is_listed_torn_tails_too(damaged: Path) -> None:
+    with (damaged / "journal" / SEGMENT).open("ab") as file:
+        file.write(b'{"seq":')
+    out = agentbus("repair", "--yes")[1]
+    listed = out[out.index("set-aside:\n") :].split("\n")[1:3]
+    aside = damaged / "journal" / "set-aside"
+    assert {path.name for path in aside.iterdir()} == {line.split()[0] for line in listed}
+    assert listed[1].endswith(".torn (a torn tail: it was never acknowledged)")
+    with (damaged / "journal" / SEGMENT).open("ab") as file:
+        file.write(b"hello\n{")
+    (torn,) = json.loads(agentbus("repair", "--yes", "--json")[1])["torn_tails"]
+    with open(torn, "rb") as piece:
+        assert piece.read() == b"{"
+
+
+@contextmanager
+def full_disk(largest: int) -> Iterator[None]:
+    """No file grows beyond so many bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (largest, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_on_a_full_disk_it_says_so_and_leaves_nothing_that_was_made_in_vain(damaged: Path) -> None:
+    before = tree(damaged / "journal")
+    for room in (100, 1000):
+        with full_disk(room):
+            status, out, err = agentbus("repair", "--yes")
+        assert (status, err) == (
+            1,
+            "agentbus: not repaired: disk full; no line was changed: mend that and run it again\n",
+        )
+        assert "set-aside:" not in out
+        assert tree(damaged / "journal") == before
+    assert agentbus("repair", "--yes")[0] == 0
+
+
+def test_where_it_fails_in_the_middle_it_says_what_is_done_already(damaged: Path) -> None:
+    stray = damaged / "journal" / f"{3:020d}.jsonl"
+    stray.touch()
+    segment = damaged / "journal" / SEGMENT
+    change(damaged, b'"tWo"', b'"two"')
+    with full_disk(segment.stat().st_size):
+        status, out, err = agentbus("repair", "--yes")
+    (piece,) = (damaged / "journal" / "set-aside").iterdir()
+    assert out.endswith(
+        "Agentbus: done before it failed: nothing that was lost.\n"
+        f"What was taken out is in {piece.parent}:\n  {piece.name}\n"
+    )
+    assert (status, err) == (
+        1,
+        "agentbus: not repaired: disk full; what was done stands: mend that and run it again for the rest\n",
+    )
+    log = json.loads((damaged / "agentbus.log").read_bytes().splitlines()[-1])
+    assert (log["msg"], log["piece"]) == ("repaired", piece.name)
+    assert agentbus("repair")[1].startswith("Agentbus: nothing to repair: ")
+
+
+def test_whoever_holds_the_journal_is_waited_for_and_then_named(damaged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentbus.cli.repair.COMMAND_DEADLINE_S", 0)
+    lock = WriterLock(str(damaged / "journal"), Files())
+    lock.acquire(0)
+    status, _, err = agentbus("repair", "--yes")
+    lock.close()
+    assert status == 1
+    assert err.startswith("agentbus: not repaired: busy: ")
+    assert err.endswith("; no line was changed: mend that and run it again\n")
+
+
+def test_what_is_no_file_is_named_with_what_to_do(damaged: Path) -> None:
+    stray = damaged / "journal" / f"{900:020d}.jsonl"
+    stray.mkdir()
+    says = f"{stray}: it is no regular file: remove it, it is no segment; nothing was changed\n"
+    assert agentbus("repair", "--yes") == (1, "", f"agentbus: not repaired: {says}")
+    stray.rmdir()
+    assert agentbus("repair", "--yes")[0] == 0
+
+
+def test_help_says_first_what_is_better_than_a_repair() -> None:
+    said = " ".join(agentbus("repair", "--help")[1].split())
+    assert said.index(FIRST.strip()) < said.index("Shows what it will do")
 
 
 def test_paths_and_causes_are_made_visible(tmp_path: Path, data: Path) -> None:

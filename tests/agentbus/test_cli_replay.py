@@ -25,9 +25,10 @@ GOLDEN = Path(__file__).parent.parent / "golden"
 V1, MORE = GOLDEN / "journal-v1", GOLDEN / "journal-v1-more"
 V1_ANCHOR = "9:dbfd9ec65e7b6458e7d99ab68800814ca6880bdcd71c1d4659bc9e188e8133d7"
 LOST = (
-    "LOST: commits 14 to 16 (damage); in their place stands "
+    "LOST: seq 14 to 16 (damage); in their place stands "
     "14:25c2587431a9ae423851afd41d91e2b2d52d53dd7c4c10605b41aad6cbc82ecf"
 )
+NEXT = "Next: put a good copy back if you have one; else run `agentbus repair`, which shows what it will do, and asks"
 HOSTILE = "\x1b[2J\x9b31m\x07\r\u2028\u202e\u200f\x7fend"
 
 
@@ -117,7 +118,7 @@ def test_an_auditor_needs_no_settings_of_his_own_to_read_a_copy(
 def test_a_lost_range_is_loud_and_no_failure_of_reading(data: Path) -> None:  # noqa: ARG001  # its environment
     status, out, err = replay(MORE)
     assert (status, err) == (0, f"agentbus: {LOST}\n")
-    assert "LOST: commits 14 to 16 (731 bytes): damaged, gone" in out
+    assert "LOST: seq 14 to 16 (731 bytes): damaged, gone" in out
 
 
 def test_text_of_others_never_reaches_the_terminal_as_control(tmp_path: Path) -> None:
@@ -216,7 +217,7 @@ def test_what_cannot_be_read_is_named(data: Path) -> None:
     segment.mkdir(parents=True)
     status, out, err = replay(data)
     assert (status, out) == (1, "")
-    assert err == f"agentbus: {segment}: cannot read it: Is a directory\n"
+    assert err == f"agentbus: {segment}: cannot read it: Is a directory; remove it, it is no segment\n"
 
 
 def test_nothing_is_created_or_touched(data: Path) -> None:
@@ -283,7 +284,7 @@ def test_what_a_lost_range_took_away_is_named(data: Path) -> None:
 
 
 def test_a_sound_journal_ends_in_its_anchor(data: Path) -> None:
-    ok = f"ok: 9 commits in 1 segments, seq 1 to 9, anchor {V1_ANCHOR}\n"
+    ok = f"ok: 9 commits in 1 segment, seq 1 to 9, anchor {V1_ANCHOR}\n"
     assert replay("--verify", V1) == (0, ok, "")
     assert not data.exists()
 
@@ -292,7 +293,7 @@ def test_a_segment_can_be_verified_alone(tmp_path: Path, data: Path) -> None:
     cut_after(MORE, 13, tmp_path / "copy")
     status, out, _ = replay("--verify", tmp_path / "copy" / "00000000000000000009.jsonl")
     assert status == 0
-    assert out.startswith("ok: 5 commits in 1 segments, seq 9 to 13, anchor 13:96980e01")
+    assert out.startswith("ok: 5 commits in 1 segment, seq 9 to 13, anchor 13:96980e01")
     assert not data.exists()
 
 
@@ -301,7 +302,7 @@ def test_a_lost_range_fails_verification_and_is_named(data: Path) -> None:
     assert (status, err) == (1, "")
     assert out.splitlines() == [
         LOST,
-        "failed: 0 faults and 1 lost ranges; the rest verifies: 22 commits in 2 segments, seq 1 to 24",
+        "failed: 0 faults and 1 lost range; the rest verifies: 22 commits in 2 segments, seq 1 to 24",
     ]
     assert not data.exists()
 
@@ -316,12 +317,16 @@ def test_a_changed_byte_stops_reading_and_is_found_by_verifying(data: Path) -> N
     status, out, err = replay("--utc")
     assert status == 1
     assert out.splitlines()[-1].startswith("     4  ")
-    assert err.startswith(f"agentbus: corrupt: {place}")
+    assert err.startswith(f"agentbus: corrupt: {place}: its bytes give the hash ")
+    assert err.endswith(f"...; --verify lists every fault. {NEXT}\n")
     assert err.count("\n") == 1
+    assert replay(data)[2].endswith("; --verify lists every fault\n")
     status, out, err = replay("--verify")
     assert (status, err) == (1, "")
     assert out.startswith(f"fault: {place}")
-    assert out.splitlines()[-1].startswith("failed: 1 faults and 0 lost ranges")
+    assert out.splitlines()[-2].startswith("failed: 1 fault and 0 lost ranges")
+    assert out.splitlines()[-1] == NEXT
+    assert f"{NEXT}\n" not in replay("--verify", data)[1]
 
 
 def test_a_line_that_verifies_and_that_no_bus_wrote_is_a_fault_too(data: Path) -> None:
@@ -339,7 +344,7 @@ def test_a_line_that_verifies_and_that_no_bus_wrote_is_a_fault_too(data: Path) -
         status, _, err = replay(*mode)
         assert status == 1
         assert err.startswith(f"agentbus: corrupt: {place}")
-    assert replay("--verify", writer.path)[1] == out
+    assert replay("--verify", writer.path)[1] + f"{NEXT}\n" == out
 
 
 def test_such_a_fault_is_found_in_the_file_it_is_in(data: Path) -> None:
@@ -376,7 +381,7 @@ def test_a_torn_tail_is_a_note_and_no_failure(data: Path) -> None:
     status, out, err = replay("--verify")
     assert (status, err) == (0, "")
     assert out.splitlines()[0] == f"note: {note}; never acknowledged, so not counted"
-    assert out.splitlines()[1] == f"ok: 9 commits in 1 segments, seq 1 to 9, anchor {V1_ANCHOR}"
+    assert out.splitlines()[1] == f"ok: 9 commits in 1 segment, seq 1 to 9, anchor {V1_ANCHOR}"
     status, _, err = replay()
     assert (status, err) == (0, f"agentbus: {note}; never acknowledged, so not counted\n")
 
@@ -396,7 +401,7 @@ def test_what_cannot_be_checked_behind_a_lost_range_is_named(data: Path) -> None
     writer.write(posted("after"))
     status, out, _ = replay("--verify")
     assert status == 1
-    assert "note: seq 4: not checked, the hash before it is gone\n" in out
+    assert "note: seq 4: taken on trust, the hash before it is gone\n" in out
 
 
 def test_help_says_what_it_reads_and_what_the_anchor_is_for(data: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentbus import replay, wire
-from agentbus.columns import align, cut, pad, width
+from agentbus.columns import align, cut, pad, render_count, width
 from agentbus.events import AnyEvent
 from journal import Commit, Place, UnsupportedError
 from tests.agentbus.shell import posted
@@ -76,14 +76,14 @@ WORDS: list[tuple[str, dict[str, Any], str]] = [
     ("active", {"as": "bob"}, "looked, nothing was new"),
     ("evicted", {"channel": "a", "before": 8}, "a: agents are no longer shown messages before 8"),
     ("reset", {"by": "ann"}, "reset the bus"),
-    ("lost", DAMAGE, "LOST: commits 14 to 16 (731 bytes): damaged, gone, and set aside by repair"),
+    ("lost", DAMAGE, "LOST: seq 14 to 16 (731 bytes): damaged, gone, and set aside by repair"),
     (
         "lost",
         REDACTED,
-        "LOST: commits 14 to 16 (731 bytes): redacted; what follows them could not be checked against them",
+        "LOST: seq 14 to 16 (731 bytes): redacted; the line after is taken on trust",
     ),
-    ("repaired", {}, "repaired: torn bytes were set aside"),
-    ("repaired", {"lost": 14, "hash": "e7" * 32}, "repaired: 14 is the lost line"),
+    ("repaired", {}, "repaired: nothing was lost"),
+    ("repaired", {"lost": 14, "hash": "e7" * 32}, "repaired: the line seq 14 says what was lost there"),
 ]
 
 
@@ -181,3 +181,8 @@ def test_a_cut_never_shows_more_columns_than_there_are() -> None:
 def test_rows_are_aligned_by_their_widest_cells() -> None:
     assert align([("a", "bb", ""), ("検索", "c", "d")]) == ["a     bb", "検索  c   d"]
     assert align([]) == []
+
+
+def test_counts_are_words_for_one_and_for_many() -> None:
+    assert [render_count(number, "line") for number in (0, 1, 2)] == ["0 lines", "1 line", "2 lines"]
+    assert [render_count(number, "memory", "memories") for number in (1, 2)] == ["1 memory", "2 memories"]

@@ -37,7 +37,7 @@ class Harm:
             return
         at = self.chance.randrange(len(lines))
         kinds = [self.changed, self.nuls, self.line_feed, self.cut, self.removed, self.put_in, self.once_more]
-        kind = self.chance.choice([*kinds, self.swapped, self.emptied, self.torn, self.missing])
+        kind = self.chance.choice([*kinds, self.swapped, self.emptied, self.torn, self.missing, self.strayed])
         kind(path, lines, at)
 
     def changed(self, path: Path, lines: list[bytes], at: int) -> None:
@@ -92,6 +92,10 @@ class Harm:
         if path != max(self.place.glob("*.jsonl")):  # what came after the last one nobody can know
             self.touched |= set(lines)
             path.unlink()
+
+    def strayed(self, path: Path, lines: list[bytes], _: int) -> None:
+        later = max(int(each.stem) for each in self.place.glob("*.jsonl")) + 1000
+        path.with_name(f"{later:020d}.jsonl").write_bytes(b"".join(lines))
 
     def _length(self) -> int:
         return self.chance.choice([1, 1, 1, self.chance.randrange(1, 200)])

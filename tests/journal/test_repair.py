@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,6 +22,7 @@ from journal import (
     Mended,
     Plan,
     Repair,
+    ReplacedError,
     Snapshots,
     UnreadableError,
     UnsupportedError,
@@ -277,6 +280,29 @@ DAMAGES: dict[str, tuple[Callable[[Lines], object], Ranges, list[int]]] = {
         [],
         [],
     ),
+    "a copy of a segment under a later name": (lambda made: made.update({900: made[5]}), [], []),
+    "a copy of a segment that is longer now": (lambda made: made.update({900: made[9][:2]}), [], []),
+    "a copy of a segment that is damaged now": (
+        both(lambda made: made.update({900: [*made[9]]}), lambda made: change(made, 11)),
+        [(11, 11)],
+        [],
+    ),
+    "a copy of a segment in a gap": (
+        both(lambda made: made.pop(5), lambda made: made.update({7: made[1]})),
+        [(5, 8)],
+        [],
+    ),
+    "a copy in the place of the last segment": (lambda made: made.update({9: made[5]}), [(9, 12)], []),
+    "the last segment under a later name": (lambda made: made.update({20: made.pop(9)}), [(9, 19), (20, 23)], []),
+    "a segment that begins with another's first line": (
+        both(
+            lambda made: change(made, 9, b"segment_o", b"segment_O"),
+            lambda made: made[9].insert(0, made[5][0]),
+            lambda made: made[5].pop(),
+        ),
+        [(8, 8), (9, 9)],
+        [],
+    ),
     "another journal's segment in a gap": (
         both(
             lambda made: made.pop(5),
@@ -357,6 +383,42 @@ def test_a_torn_tail_is_left_to_the_writer(tmp_path: Path) -> None:
     assert [each.piece for each in done] != told
     assert case.aside()[told[0]] == b"".join(made[9][2:])
     assert case.check().lost[0].last == 6
+
+
+@pytest.mark.parametrize(
+    ("kind", "guessed"),
+    [
+        ("the last lines", [True]),
+        ("the last segment of another journal", [True]),
+        ("a copy in the place of the last segment", [True]),
+        ("the last line", [True]),
+        ("several", [False, False, False]),
+        ("a missing segment", [False]),
+    ],
+)
+def test_where_nothing_follows_the_number_of_lost_lines_is_a_guess(
+    tmp_path: Path, kind: str, guessed: list[bool]
+) -> None:
+    made = three()
+    DAMAGES[kind][0](made)
+    assert [each.guessed for each in Case(tmp_path, made).repair().plan().damages] == guessed
+
+
+def test_what_is_no_file_is_named_with_what_to_do(tmp_path: Path) -> None:
+    case = Case(tmp_path, three())
+    path = case.place / name(900)
+    elsewhere = tmp_path / "elsewhere"
+    makes: list[tuple[Callable[[], object], str]] = [
+        (path.mkdir, "it is no regular file: remove it, it is no segment"),
+        (lambda: os.mkfifo(path), "it is no regular file: remove it, it is no segment"),
+        (lambda: path.symlink_to(elsewhere), "it is a symlink: put the file itself in its place, or remove it"),
+    ]
+    for make, says in makes:
+        make()
+        with pytest.raises(UnreadableError) as refused:
+            case.repair().plan()
+        assert refused.value.cause == f"{path}: {says}"
+        path.rename(tmp_path / str(len(list(tmp_path.iterdir()))))
 
 
 def test_after_a_lost_end_numbers_are_not_used_again(tmp_path: Path) -> None:
@@ -529,9 +591,27 @@ def test_a_segment_that_shrinks_under_the_lock_ends_the_repair(tmp_path: Path) -
             self.shrinks = True
             super().mkdir(path)
 
-    with pytest.raises(ChangedError):
+    with pytest.raises(UnwritableError, match="is shorter than when it was looked at"):
         case.run(files=Shrinking())
     assert case.files() == case.before
+    assert case.aside() == {}
+
+
+def test_a_segment_that_is_replaced_while_its_lock_is_waited_for_ends_the_repair(tmp_path: Path) -> None:
+    made = three()
+    change(made, 6)
+    case = Case(tmp_path, made)
+
+    class Replacing(Unflushed):
+        def is_at(self, fd: int, path: str) -> bool:
+            if path.endswith(".jsonl"):
+                self.rename(shutil.copy(path, f"{path}.new"), path)
+            return super().is_at(fd, path)
+
+    with pytest.raises(ReplacedError, match="it is another file now"):
+        case.run(files=Replacing())
+    assert case.files() == case.before
+    assert case.aside() == {}
 
 
 def test_what_cannot_be_read_is_not_judged(tmp_path: Path) -> None:

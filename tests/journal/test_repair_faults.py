@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -137,3 +139,29 @@ def test_whichever_system_call_fails_or_kills_it_can_be_run_again(tmp_path: Path
         assert all(any(piece in data for data in case.aside().values()) for piece in pieces)
         assert [(each.seq, each.last) for each in case.check().lost] == [(2, 3), (5, 8), (10, 10)]
     assert number > 80
+
+
+def test_what_was_made_in_vain_is_gone_again_and_what_stands_is_told(tmp_path: Path) -> None:
+    made = three()
+    change(made, 2)
+    made[3] = [b"stray\n"]
+    change(made, 10)
+    stood = set()
+    for number in range(1, 200):
+        case = Case(tmp_path / str(number), made)
+        plan = case.repair().plan()
+        files = FaultyFiles()
+        files.short = True
+        files.fail_nth(number, errno.ENOSPC)
+        work = case.repair(files)
+        with contextlib.suppress(JournalError):
+            work.perform(plan, lambda: None, wait_s=5)
+        stood.add(len(work.mended))
+        if files.calls[number - 1 : number] != ["rename"]:  # then nobody knows whether the new file is in its place
+            assert set(case.aside()) == {each.piece for each in work.mended}
+            assert not any(each.endswith(".new") for each in os.listdir(case.place))
+        for each in work.mended:
+            assert each.damage in plan.damages
+            data = (case.place / os.path.basename(each.damage.file)).read_bytes() if each.lost is not None else b""
+            assert each.lost is None or each.lost.hash.encode() in data
+    assert stood == {0, 1, 2, 3}
