@@ -27,6 +27,7 @@ from tools.mutants.trial import Map, Outcome, Trials
 
 ROOT = Path(__file__).parent.parent
 EXPLAINED = "tools/mutants/explained.md"
+AT_ONCE = 40  # the tests are collected once for so many mutants, and survivors are told after them
 MODULE = "(module)"  # stands for what is in no function
 _ENTRY = re.compile(r"- `([^`]*)`: ``(.+?)`` → ``(.+?)``: (.+)")
 Key = tuple[str, str, str, str]
@@ -87,11 +88,13 @@ def _try_room(trials: Trials, room: str, chosen: list[Mutant], known: Map, reaso
     """Try a room's mutants; print the survivors and the score. Returns how many survivors nobody explains."""
     began = time.monotonic()
     counts: Counter[str] = Counter()
-    for mutant, outcome in zip(chosen, trials.attempt(chosen, known), strict=True):
-        fate = _fate(mutant, outcome, reasons)
-        counts[fate] += 1
-        if fate in {"survived", "not run"}:
-            click.echo(f"{fate}: {render(mutant)}  [{outcome.tests} tests]")
+    for start in range(0, len(chosen), AT_ONCE):
+        some = chosen[start : start + AT_ONCE]
+        for mutant, outcome in zip(some, trials.attempt(some, known), strict=True):
+            fate = _fate(mutant, outcome, reasons)
+            counts[fate] += 1
+            if fate in {"survived", "not run"}:
+                click.echo(f"{fate}: {render(mutant)}  [{outcome.tests} tests]")
     click.echo(f"{render_score(room, counts)}, {time.monotonic() - began:.0f} s")
     return counts["survived"] + counts["not run"]
 

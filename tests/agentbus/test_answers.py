@@ -17,11 +17,11 @@ from agentbus.host import open_host
 from agentbus.methods import render_tool_result
 from agentbus.names import AgentName, ChannelName
 from agentbus.owners import Owners
-from journal import Files, Journal
+from journal import Files, Journal, UnreadableError
 from tests.agentbus.hosts import WAIT_S, Background, call, events, open_at, refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 HOUR_NS = 3600 * 10**9
@@ -152,3 +152,25 @@ def test_a_time_that_only_looks_like_one_is_corrupt(data: Path) -> None:
         journal._writer.release()
     answer = refusal(host, "discover", as_="sam")
     assert (answer["code"], "is none" in answer["message"]) == ("corrupt", True)
+
+
+def test_a_receive_whose_texts_cannot_be_read_never_says_that_nothing_was_written(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sam, tom = open_at(data), open_at(data)
+    call(sam, "register", name="sam")
+    call(tom, "register", name="tom")
+    call(tom, "post", as_="tom", channel="general", content="hello")
+
+    def refuse(_: object) -> Iterator[object]:
+        raise UnreadableError(str(data), "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sam.bus, "bodies", refuse)
+        answer = refusal(sam, "receive", as_="sam")
+        again = refusal(sam, "receive", as_="sam")
+    assert (answer["code"], answer["retryable"]) == ("unsynced", True)
+    assert answer["message"].endswith("call receive again, the same messages come again")
+    assert again["code"] == "capacity_exhausted"  # handed out before: this call has written nothing
+    received = call(sam, "receive", as_="sam")
+    assert (received["redelivered"], [message["content"] for message in received["messages"]]) == (True, ["hello"])

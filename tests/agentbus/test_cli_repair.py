@@ -417,6 +417,7 @@ def test_whoever_holds_the_journal_is_waited_for_and_then_named(damaged: Path, m
     lock = WriterLock(str(damaged / "journal"), Files())
     lock.acquire(0)
     status, _, err = agentbus("repair", "--yes")
+    lock.release()
     lock.close()
     assert status == 1
     assert err.startswith("agentbus: not repaired: busy: ")

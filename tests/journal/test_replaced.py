@@ -263,3 +263,17 @@ def test_a_line_in_hand_is_given_only_while_its_file_is_there(kit: Kit) -> None:
     kit.segment().unlink()
     with pytest.raises(ReplacedError):
         journal.line_at(appended.place, appended.seq)
+
+
+def test_a_line_after_a_lost_one_is_read_by_its_place_though_the_line_before_it_tells_no_hash(kit: Kit) -> None:
+    journal = kit.open()
+    kit.commit(journal)
+    seq, prev = journal.last_seq + 1, journal.anchor.partition(":")[2]
+    lost = b'[{"type":"lost","first":%d,"last":%d,"next_prev":"%b","reason":"damage"}]' % (seq, seq, b"a" * 64)
+    line, _ = record.encode(seq, "2026-09-09T08:00:07.049Z", 1, lost, prev)
+    with kit.segment().open("ab") as file:
+        file.write(line)
+    after = kit.commit(journal, "after it")
+    for number in range(20):  # more than are in hand
+        kit.commit(journal, str(number))
+    assert b"after it" in journal.line_at(after.place, after.seq).events

@@ -282,3 +282,9 @@ def test_a_directory_that_cannot_be_listed_gives_no_bookmark(kit: Kit) -> None:
     journal.commit(lambda _: events("one"), deadline=soon())
     files.fail_verbs("stat")
     assert journal.bookmark(journal.last_seq) is None
+
+
+def test_a_payload_of_many_pieces_is_loaded_whole(directory: Path) -> None:
+    payload = bytes(range(256)) * (3 << 13)
+    Snapshots(directory).save(VERSION, bookmark(), payload)
+    assert loaded(Snapshots(directory)) == [(7, payload)]
