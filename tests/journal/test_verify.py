@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -8,9 +9,6 @@ import pytest
 from journal import LINE_BYTES_MAX, CorruptError, Fault, Tail, UnsupportedError, Verdict, audit, record, verify
 from journal.record import ZERO_HASH
 from tests.journal.test_segment import chain, digest, lost, opened, posted
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NAME = "00000000000000000001.jsonl"
 
@@ -214,3 +212,13 @@ def test_lost_lines_are_named_and_what_follows_is_marked_where_it_cannot_be_chec
     found, verdict = judge_lines(tmp_path, head + after + end)
     assert (found, verdict.unchecked, verdict.commits) == ([], [6], 5)
     assert [(each.seq, each.last, each.reason) for each in verdict.lost] == [(2, 5, "redacted"), (7, 7, "damage")]
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="counts descriptors as Linux tells them")
+def test_what_is_no_regular_file_is_refused_and_leaves_nothing_open(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / NAME)
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        with pytest.raises(OSError, match="it is no regular file"):
+            list(audit([tmp_path / NAME]))
+    assert len(os.listdir("/proc/self/fd")) == before
