@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tools.figures.child import CONTENT
 from tools.figures.measuring import Bar, Figure, Sample, in_turns
-from tools.figures.servers import MCP, NO_OP_LEAN, NO_OP_SDK, Server
+from tools.figures.servers import MCP, NO_OP_LEAN, NO_OP_SDK, RELAY_LEAN, Server
 from tools.figures.yardsticks import SyncedFile
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
     from tools.figures.places import Place
 
 LINE_BYTES = 424
@@ -87,45 +90,66 @@ class Post:
         self._floor.close()
 
 
-class Delivery:
-    """P4."""
+class _Pair:
+    """Two servers on one directory, one of which waits for what the other posts."""
 
-    figures = (Figure("P4", "post -> another server's receive, p50", "2 lean no-ops + fdatasync, p50", "s", Bar(1.5)),)
+    def __init__(self, place: Place, argv: tuple[str, ...], data: Path) -> None:
+        self.poster, self.reader = Server(argv, place, data), Server(argv, place, data)
+        for server in (self.poster, self.reader):
+            server.initialize()
+
+    def deliver(self, post: Mapping[str, object], receive: Mapping[str, object]) -> tuple[float, dict[str, Any]]:
+        """Seconds from the first byte of a post to the last byte of the answer of who waited, and that answer."""
+        self.reader.begin("receive", **receive)
+        time.sleep(_ASLEEP_S)
+        began = time.perf_counter()
+        self.poster.begin("post", **post)
+        received = self.reader.end()
+        seconds = time.perf_counter() - began
+        self.poster.end()
+        return seconds, received
+
+    def close(self) -> None:
+        self.poster.kill()
+        self.reader.kill()
+
+
+class Delivery:
+    """P4, and what it stands on: the same path with no bus in it."""
+
+    figures = (
+        Figure("P4", "post -> another server's receive, p50", "2 lean no-ops + fdatasync, p50", "s", Bar(1.5)),
+        Figure("P4", "  the same with a bare file for a bus", "2 lean no-ops + fdatasync, p50", "s", None),
+    )
     rounds = 11
 
     def __init__(self, place: Place) -> None:
-        data = place.new("delivery")
-        self._poster, self._reader = Server(MCP, place, data), Server(MCP, place, data)
-        for server in (self._poster, self._reader):
-            server.initialize()
-        self._poster.call("register", name="poster")
-        self._reader.call("register", name="reader")
-        self._reader.call("subscribe", as_="reader", channel="general")
+        self._pair = _Pair(place, MCP, place.new("delivery"))
+        self._pair.poster.call("register", name="poster")
+        self._pair.reader.call("register", name="reader")
+        self._pair.reader.call("subscribe", as_="reader", channel="general")
+        relayed = place.new("relay")
+        self._bare = _Pair(place, (*RELAY_LEAN, str(relayed)), relayed)
         self._floor = _Floor(place, 2, _ASLEEP_S)
 
     def sample(self) -> list[Sample]:
         """A few of each in turn; medians of all of a round."""
-        delivery_s, floor_s = in_turns(
+        delivery_s, bare_s, floor_s = in_turns(
             _TURNS,
             lambda: [self._deliver() for _ in range(_DELIVERIES)],
+            lambda: [self._bare.deliver({}, {})[0] for _ in range(_DELIVERIES)],
             lambda: self._floor.timed(_DELIVERIES),
         )
-        return [Sample(delivery_s, floor_s)]
+        return [Sample(delivery_s, floor_s), Sample(bare_s, floor_s)]
 
     def _deliver(self) -> float:
-        """Seconds from the first byte of a post to the last byte of the answer of who waited for it."""
-        self._reader.begin("receive", as_="reader", wait_seconds=_WAIT_S)
-        time.sleep(_ASLEEP_S)
-        began = time.perf_counter()
-        self._poster.begin("post", as_="poster", channel="general", content=CONTENT)
-        received = self._reader.end()
-        seconds = time.perf_counter() - began
-        self._poster.end()
-        self._reader.call("receive", as_="reader", count=0, ack=received["token"])
+        post = {"as_": "poster", "channel": "general", "content": CONTENT}
+        seconds, received = self._pair.deliver(post, {"as_": "reader", "wait_seconds": _WAIT_S})
+        self._pair.reader.call("receive", as_="reader", count=0, ack=received["token"])
         return seconds
 
     def close(self) -> None:
         """End the servers."""
-        self._poster.kill()
-        self._reader.kill()
+        self._pair.close()
+        self._bare.close()
         self._floor.close()

@@ -41,14 +41,14 @@ class Figure:
         what: what is measured.
         beside: its yardstick. Empty: the bar is on the figure itself, in its own unit.
         unit: of both: "s", "/s", "MiB" or what else is counted.
-        bar: on the ratio figure / yardstick.
+        bar: on the ratio figure / yardstick; None where the figure only shows what the next one rests on.
     """
 
     name: str
     what: str
     beside: str
     unit: str
-    bar: Bar
+    bar: Bar | None
 
 
 @dataclass(frozen=True)
@@ -102,11 +102,12 @@ class Measured:
     @property
     def met(self) -> bool:
         """Whether the median ratio keeps the bar."""
-        return bool(self.samples) and self.figure.bar.is_met_by(self.ratio)
+        return bool(self.samples) and (self.figure.bar is None or self.figure.bar.is_met_by(self.ratio))
 
     def record(self) -> dict[str, Any]:
         """All of it, for ``--json``."""
-        found: dict[str, Any] = asdict(self.figure) | {"bar": self.figure.bar.render(), "met": self.met}
+        found: dict[str, Any] = asdict(self.figure) | {"met": self.met}
+        found["bar"] = None if self.figure.bar is None else self.figure.bar.render()
         if not self.samples:
             return found | {"failure": self.failure}
         ratios = [sample.ratio for sample in self.samples]
@@ -150,7 +151,8 @@ def render(measured: Measured) -> str:
     beside = _render_value(yardstick, figure.unit) if figure.beside else "-"
     ratios = [sample.ratio for sample in measured.samples]
     ratio = f"{_render_ratio(measured.ratio)} ({_render_ratio(min(ratios))} to {_render_ratio(max(ratios))})"
-    return f"{begin} {value:>9} {beside:>9}  {ratio:26} {figure.bar.render():7} {'met' if measured.met else 'NOT MET'}"
+    verdict = "" if figure.bar is None else f"{figure.bar.render():7} {'met' if measured.met else 'NOT MET'}"
+    return f"{begin} {value:>9} {beside:>9}  {ratio:26} {verdict}".rstrip()
 
 
 def _render_ratio(ratio: float) -> str:

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tools.figures.journals import Shelf
 
+_SETTINGS = '{"send_messages_per_second": 10000, "send_kib_per_second": 65536}'
+"""A bench sends without a pause, which the rates are there to prevent."""
+
 _IN_MEMORY = ("tmpfs", "ramfs")
 
 
@@ -55,7 +58,9 @@ class Place:
         self.repository = self._root / "repository"
         (self.repository / ".git").mkdir(parents=True)
         self._home = self._root / "home"
-        self._home.mkdir()
+        settings = self._home / ".config" / "agentbus"
+        settings.mkdir(parents=True)
+        (settings / "config.json").write_text(_SETTINGS)
         self._made = 0
 
     def new(self, what: str) -> Path:

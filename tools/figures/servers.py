@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 AGENTBUS = str(Path(sys.executable).with_name("agentbus"))
 MCP = (AGENTBUS, "mcp")
 NO_OP_LEAN = (sys.executable, str(Path(__file__).parents[1] / "noop_lean_server.py"))
+RELAY_LEAN = (sys.executable, str(Path(__file__).parents[1] / "relay_lean_server.py"))
 NO_OP_SDK = (sys.executable, str(Path(__file__).parents[1] / "noop_sdk_server.py"))
 
 ANSWER_S = 60.0
