@@ -107,6 +107,23 @@ class GetMemoryArguments(SessionArguments, frozen=True, kw_only=True):
     id: Seq
 
 
+class EditMemoryArguments(SessionArguments, frozen=True, kw_only=True):
+    """Of edit_memory."""
+
+    id: Seq
+    content: str
+    label: str | UnsetType = UNSET
+    metadata: dict[str, str] | UnsetType = UNSET
+    idempotency_key: str | UnsetType = UNSET
+
+
+class DeleteMemoryArguments(SessionArguments, frozen=True, kw_only=True):
+    """Of delete_memory."""
+
+    id: Seq
+    idempotency_key: str | UnsetType = UNSET
+
+
 def parse(kind: type[A], raw: dict[str, Any]) -> A:
     """The arguments of one call.
 

@@ -25,7 +25,8 @@ from agentbus.limits import CATCH_UP_LINES_MAX, COMMAND_DEADLINE_S, LOCKED_WAIT_
 from agentbus.projection import BehindError, Projection
 from agentbus.queries import Body
 from agentbus.state import State
-from journal import BusyError, JournalError, ReplacedError, UnwritableError, parse_time, render_place
+from agentbus.upkeep import Upkeep, UpkeepSettings
+from journal import BusyError, ReplacedError, UnwritableError, parse_time, render_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -55,6 +56,7 @@ class _Call(Struct, Generic[R, T], frozen=True):
     question: Callable[[State, R], T]
     control: Control
     deadline: float
+    gate: Callable[[tuple[AnyEvent, ...]], None] = lambda _: None
 
 
 class _Look(Struct, Generic[R], frozen=True):
@@ -91,7 +93,7 @@ class Bus:
     Args:
         journal: where it all stands.
         snapshots: of that journal; without them a new process folds all of it.
-        on_no_snapshot: told when the disk refused one, in a thread of its own.
+        upkeep: what is done beside the calls.
     """
 
     def __init__(
@@ -100,15 +102,14 @@ class Bus:
         owners: Owners,
         policy: Policy,
         snapshots: Snapshots | None = None,
-        on_no_snapshot: Callable[[str], None] = lambda _: None,
+        upkeep: UpkeepSettings | None = None,
     ) -> None:
         self.owners = owners
         self.policy = policy
         self._journal = journal
         self._projection = Projection(journal, snapshots)
         self._mutex = threading.Lock()  # guards the projection
-        self._keeper: threading.Thread | None = None
-        self._on_no_snapshot = on_no_snapshot
+        self._upkeep = Upkeep(journal, self._projection, upkeep or UpkeepSettings())
         self._closing = False
         self._waits_ended = False
         self._registered = False
@@ -144,6 +145,10 @@ class Bus:
         if self._waits_ended:
             raise Cancelled
 
+    def horizon_ms(self) -> int:
+        """What was written on ordinary channels before this time is over age now, and shown to nobody."""
+        return time.time_ns() // 1_000_000 - self.policy.message_retention_ms
+
     @property
     def anchor(self) -> str:
         """``seq:hash`` of the last line this process has read or written; empty if there is none."""
@@ -163,7 +168,11 @@ class Bus:
         return self.execute_and_ask(command, _nothing, control)
 
     def execute_and_ask(
-        self, command: Command[R], question: Callable[[State, R], T], control: Control | None = None
+        self,
+        command: Command[R],
+        question: Callable[[State, R], T],
+        control: Control | None = None,
+        gate: Callable[[tuple[AnyEvent, ...]], None] = lambda _: None,
     ) -> Done[R, T]:
         """Decide a command and append what follows from it; durable when this returns.
 
@@ -175,13 +184,14 @@ class Bus:
             question: of the State on which the command was decided, and of the result. Asked there because after the
                 commit nothing may come between, or fail with "nothing was written".
             control: the caller's; a cancel before the commit means that nothing is written.
+            gate: told what is about to be written, before any lock is taken for it; may refuse. Each try asks it.
 
         Raises:
             BusError: a refusal; nothing was written.
             Cancelled: nothing was written.
             JournalError: says what was written.
         """
-        return self._execute(_Call(command, question, control or Control(self), _deadline()))
+        return self._execute(_Call(command, question, control or Control(self), _deadline(), gate))
 
     def _execute(self, call: _Call[R, T]) -> Done[R, T]:
         while True:
@@ -191,6 +201,7 @@ class Bus:
                 decided = None if looked.decision.events else self._decided(call, looked)
             if decided is not None:  # no line is needed
                 return self._answer(call, decided)
+            call.gate(looked.decision.events)
             try:
                 return self._commit(call, looked)
             except (BehindError, ReplacedError):
@@ -296,9 +307,7 @@ class Bus:
         try:
             if self._registered:
                 self._execute(_Call(EndSessions(), _nothing, Control(self), deadline))
-            keeper = self._keeper
-            if keeper is not None:
-                keeper.join(max(0.0, deadline - time.monotonic()))
+            self._upkeep.close(deadline)
         finally:
             self.owners.release()
             self._journal.close()
@@ -314,39 +323,16 @@ class Bus:
             except ReplacedError:
                 self._projection.restart()
                 self._projection.catch_up(deadline)
-            if self._projection.snapshot_due and self._keeper is None:
-                self._start_keeper()
+            self._upkeep.look(self._mutex)
             yield
         finally:
             self._mutex.release()
 
-    def _start_keeper(self) -> None:
-        """While the mutex is held, for which the new thread waits."""
-        keeper = threading.Thread(target=self._keep, name="agentbus-snapshot", daemon=True)
-        try:
-            keeper.start()
-        except RuntimeError:  # no thread is to be had now
-            return
-        self._keeper = keeper
-
-    def _keep(self) -> None:
-        """In a thread of its own: keep a snapshot. Only while the State is copied do calls wait for it."""
-        try:
-            with self._mutex:
-                taken = self._projection.take()
-            if taken is not None:
-                # A power cut must not leave a snapshot of lines that the journal lost.
-                self._journal.flush(_deadline())
-                self._projection.keep(taken)
-        except (JournalError, MemoryError) as error:
-            self._on_no_snapshot(str(error) or "out of memory")
-        finally:
-            self._keeper = None
-
     def _after_fork(self) -> None:
         """In a child: another thread of the parent may have had the State, and half of a line in it."""
         self._projection.forget()
-        self._mutex, self._keeper = threading.Lock(), None
+        self._upkeep.forget()
+        self._mutex = threading.Lock()
 
 
 def _deadline() -> float:

@@ -17,6 +17,16 @@ def render_count(number: int, one: str, many: str = "") -> str:
     return f"{number} {one if number == 1 else many or one + 's'}"
 
 
+def render_bytes(number: int) -> str:
+    """How much of a disk: ``812 bytes``, ``1.2 MiB``."""
+    size, unit = float(number), ""
+    for unit in ("KiB", "MiB", "GiB", "TiB"):  # noqa: B007  # the last one reached is used
+        size /= 1024
+        if size < 1000:
+            break
+    return render_count(number, "byte") if number < 1024 else f"{size:.1f} {unit}"
+
+
 def width(text: str) -> int:
     """Columns on a terminal: wide characters take two, marks that join the one before them none."""
     if text.isascii():

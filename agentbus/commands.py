@@ -28,6 +28,8 @@ class Policy(Struct, frozen=True):
     receipt_retention_ms: int
     event_bytes_max: int
     result_bytes_max: int
+    message_retention_ms: int = 168 * 3600 * 1000
+    cleanup_interval_ms: int = 3600 * 1000
 
 
 class Facts(Struct, frozen=True):
@@ -45,6 +47,11 @@ class Facts(Struct, frozen=True):
     token: str
     policy: Policy
     gone: frozenset[str] = frozenset()
+
+    @property
+    def horizon_ms(self) -> int:
+        """Ordinary messages from before that time are over age. One from after now is not: no age is below 0."""
+        return self.time_ms - self.policy.message_retention_ms
 
 
 class Decision(Struct, Generic[R], frozen=True):
@@ -119,9 +126,13 @@ class Unsubscribe(Command[None], frozen=True, kw_only=True):
 
 
 class PostResult(Struct, frozen=True):
-    """``seq``, ``memory_id`` and ``revision`` are those of the first post if ``repeated``; else the commit tells."""
+    """``seq``, ``memory_id`` and ``revision`` are those of the first post if ``repeated``; else the commit tells.
+
+    ``unknown``: names behind an ``@`` that no identity has ever had, the first few of them.
+    """
 
     addressed: tuple[str, ...]
+    unknown: tuple[str, ...] = ()
     repeated: bool = False
     seq: int | None = None
     memory_id: int | None = None
@@ -137,6 +148,42 @@ class Post(Command[PostResult], frozen=True, kw_only=True):
     label: str | None = None
     reply_to: int | None = None
     metadata: dict[str, str] | None = None
+    key: str | None = None
+
+
+class EditResult(Struct, frozen=True):
+    """The revision made, in the place of the one before it; ``seq`` is the first edit's if ``repeated``."""
+
+    memory_id: int
+    revision: int
+    repeated: bool = False
+    seq: int | None = None
+
+
+class EditMemory(Command[EditResult], frozen=True, kw_only=True):
+    """A new revision of memory ``id``: what is not given here it does not have, whatever the one before it had."""
+
+    as_: AgentName
+    id: int
+    content: str
+    label: str | None = None
+    metadata: dict[str, str] | None = None
+    key: str | None = None
+
+
+class DeleteResult(Struct, frozen=True):
+    """``revision``: the one that was live until then."""
+
+    memory_id: int
+    revision: int
+    repeated: bool = False
+
+
+class DeleteMemory(Command[DeleteResult], frozen=True, kw_only=True):
+    """No live revision of memory ``id`` any more."""
+
+    as_: AgentName
+    id: int
     key: str | None = None
 
 
@@ -161,6 +208,35 @@ class Receive(Command[ReceiveResult], frozen=True, kw_only=True):
     ack: str | None = None
     channels: tuple[ChannelName, ...] | None = None
     include_own: bool = False
+
+
+class Backlog(Struct, frozen=True):
+    """What waits for an identity in one of its channels below a seq; ``gaps``: so many it was not told of."""
+
+    channel: str
+    messages: int
+    oldest_ms: int | None
+    gaps: int
+
+
+class AckAllResult(Struct, frozen=True):
+    """What counts as read from here on. ``batch``: a pending batch is gone, all of which lay below that seq."""
+
+    backlogs: tuple[Backlog, ...]
+    batch: bool
+
+    @property
+    def anything(self) -> bool:
+        """Whether there is anything at all."""
+        return bool(self.backlogs) or self.batch
+
+
+class AckAll(Command[AckAllResult], frozen=True, kw_only=True):
+    """Everything below ``before`` counts as read by an identity; ``by`` is the person who asked."""
+
+    as_: AgentName
+    before: int
+    by: str
 
 
 class EndSessions(Command[None], frozen=True):

@@ -18,7 +18,19 @@ from agentbus.addressing import Identities
 from agentbus.kinds import MEMORY, ORDINARY
 from agentbus.limits import RECEIPT_AGE_MS_MAX
 from agentbus.retained import Retained
-from agentbus.state import Batch, Channel, Memory, Receipt, Session, State, Subscription, addressed_by, handed_out
+from agentbus.state import (
+    NEVER_MS,
+    Batch,
+    Channel,
+    Memory,
+    Receipt,
+    Session,
+    State,
+    Subscription,
+    addressed_by,
+    eviction_gap,
+    handed_out,
+)
 from journal import Commit, Place, parse_time
 
 if TYPE_CHECKING:
@@ -58,6 +70,8 @@ def fold(state: State, commit: Commit, events: Sequence[AnyEvent]) -> None:
     state.last_seq = commit.seq
     for event in events:
         _APPLY[type(event)](state, event, now)
+    if type(events[0]) is ev.Evicted:  # all of a line's stand in front
+        state.oldest_ms = min((_oldest_ms(channel) for channel in state.channels.values()), default=NEVER_MS)
 
 
 class _Moment(Struct, frozen=True, gc=False):
@@ -169,7 +183,8 @@ def _posted(state: State, event: ev.Posted, now: _Moment) -> None:
 
 def _address(state: State, author: str, content: str, reply_to: int | None, seq: int) -> None:
     if reply_to is not None:
-        state.replies[seq] = state.revised.get(reply_to, reply_to)
+        reply_to = state.revised.get(reply_to, reply_to)
+        state.replies[seq] = state.replies.get(reply_to, reply_to)  # so a thread outlives what is evicted in its middle
     addressed = addressed_by(state, author, content, reply_to)
     if addressed:
         state.addressed[seq] = addressed
@@ -178,6 +193,8 @@ def _address(state: State, author: str, content: str, reply_to: int | None, seq:
 def _retain(state: State, channel: Channel, author: str, now: _Moment) -> None:
     channel.retained.append(now.seq, state.identities.add(author), now.time_ms, now.place)
     channel.last_seq = now.seq
+    if channel.kind == ORDINARY and now.time_ms < state.oldest_ms:
+        state.oldest_ms = now.time_ms
 
 
 def _keep_receipt(state: State, event: ev.Keyed, now: _Moment, memory_id: int | None, revision: int | None) -> None:
@@ -289,25 +306,19 @@ def _evicted(state: State, event: ev.Evicted, now: _Moment) -> None:
     retained = channel.retained
     for identity, mine in state.subscriptions.items():
         if channel.name in mine:
-            _note_evicted(state, identity, channel, event.before)
+            gap = eviction_gap(state, identity, channel, event.before)
+            mine[channel.name].gaps += [gap] if gap else []
     _note_gone(state, channel, 1, event.before - 1)
     for index in range(retained.first_after(event.before - 1)):
         state.addressed.pop(retained.seqs[index], None)
         state.replies.pop(retained.seqs[index], None)
     retained.remove_before(event.before)
+    state.evicted_ms = now.time_ms
 
 
-def _note_evicted(state: State, identity: str, channel: Channel, before: int) -> None:
-    """A gap for what this identity was never handed: above its cursor and its pending batch, its own left out."""
-    subscription = state.subscriptions[identity][channel.name]
-    batch = state.batches.get(identity)
-    handed = batch.ends.get(channel.name, 0) if batch else 0
-    after = max(subscription.cursor, handed)
-    retained, own = channel.retained, state.identities.find(identity)
-    count = retained.count_between(after, before, without=own)
-    if count:
-        first = retained.seqs[next(retained.walk(after, without=own))]
-        subscription.gaps.append(ev.Gap(channel.name, first, retained.last_before(before), count, "retention"))
+def _oldest_ms(channel: Channel) -> int:
+    times = channel.retained.times
+    return times[0] if channel.kind == ORDINARY and times else NEVER_MS
 
 
 def _reset(state: State, event: ev.Reset, now: _Moment) -> None:  # noqa: ARG001  # one shape for all of _APPLY
@@ -315,6 +326,7 @@ def _reset(state: State, event: ev.Reset, now: _Moment) -> None:  # noqa: ARG001
     state.sessions, state.subscriptions, state.batches = {}, {}, {}
     state.memories, state.receipts, state.identities = {}, OrderedDict(), Identities()
     state.replies, state.addressed, state.revised = {}, {}, {}
+    state.oldest_ms = NEVER_MS
     state.resets += 1
 
 

@@ -7,13 +7,19 @@ from typing import TYPE_CHECKING
 from agentbus import __version__
 from agentbus.bus import FIRST_EVENTS, Bus
 from agentbus.commands import Policy
+from agentbus.indexfiles import IndexFiles
 from agentbus.owners import Owners
+from agentbus.pages import Pages
+from agentbus.rates import Rates
+from agentbus.searchindex import SearchIndex
+from agentbus.upkeep import UpkeepSettings
 from journal import Journal, Snapshots
 
 if TYPE_CHECKING:
     from agentbus.config import Settings
     from agentbus.log import Log
 
+_DAY_MS = 24 * 3600 * 1000
 _HOUR_MS = 3600 * 1000
 _MINUTE_MS = 60 * 1000
 
@@ -26,13 +32,26 @@ class Host:
         settings: the user's.
         directory: the working directory; its repository's file holds the persistent channels.
         client: name and version of the client, as it said itself.
+        rates: how much each of this process's identities may send.
+        search_index: of that bus's texts; None: every search reads them all.
+        pages: of this process's searches, to go on from.
     """
 
-    def __init__(self, bus: Bus, settings: Settings, directory: str, client: str | None) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        settings: Settings,
+        directory: str,
+        client: str | None,
+        search_index: SearchIndex | None = None,
+    ) -> None:
         self.bus = bus
         self.settings = settings
         self.directory = directory
         self.client = client
+        self.search_index = search_index
+        self.pages = Pages()
+        self.rates = Rates(settings.send_messages_per_second, settings.send_kib_per_second)
 
     def warm(self) -> None:
         """Fold the journal ahead of the first call. Raises JournalError, as the calls that follow will."""
@@ -44,6 +63,8 @@ class Host:
 
     def close(self, deadline: float) -> None:
         """End this process's sessions by a time.monotonic() deadline. Raises JournalError if that was not possible."""
+        if self.search_index is not None:
+            self.search_index.close()
         self.bus.close(deadline)
 
 
@@ -70,6 +91,11 @@ def open_snapshots(settings: Settings) -> Snapshots:
     return Snapshots(settings.data_directory / "snapshots")
 
 
+def open_index_files(settings: Settings) -> IndexFiles:
+    """The files of the search index. Touches none yet."""
+    return IndexFiles(settings.data_directory / "search")
+
+
 def open_host(settings: Settings, directory: str, client: str | None = None, log: Log | None = None) -> Host:
     """A process that may register and post. Touches no file yet."""
     policy = Policy(
@@ -77,12 +103,29 @@ def open_host(settings: Settings, directory: str, client: str | None = None, log
         receipt_retention_ms=settings.receipt_retention_minutes * _MINUTE_MS,
         event_bytes_max=settings.max_message_kib << 10,
         result_bytes_max=settings.result_kib << 10,
+        message_retention_ms=settings.message_retention_hours * _HOUR_MS,
+        cleanup_interval_ms=settings.cleanup_interval_seconds * 1000,
     )
 
-    def tell(cause: str) -> None:
+    def tell_search(cause: str) -> None:
         if log is not None:
-            log.warning("no snapshot was kept: the next start takes longer", cause=cause)
+            log.warning("the search index could not be kept: searches take longer", cause=cause)
 
     journal = open_journal(settings, log=log)
     owners = Owners(settings.data_directory / "owners")
-    return Host(Bus(journal, owners, policy, open_snapshots(settings), tell), settings, directory, client)
+    bus = Bus(journal, owners, policy, open_snapshots(settings), _upkeep(settings, log))
+    index = SearchIndex(open_index_files(settings), journal, tell_search)
+    return Host(bus, settings, directory, client, index)
+
+
+def _upkeep(settings: Settings, log: Log | None) -> UpkeepSettings:
+    keep_ms, interval_ms = settings.journal_keep_days * _DAY_MS, settings.cleanup_interval_seconds * 1000
+    if log is None:
+        return UpkeepSettings(keep_ms, interval_ms)
+    return UpkeepSettings(
+        keep_ms,
+        interval_ms,
+        lambda cause: log.warning("no snapshot was kept: the next start takes longer", cause=cause),
+        lambda packed: log.info("archived what nobody needs", segments=len(packed), first=packed[0], last=packed[-1]),
+        lambda cause: log.warning("segments could not be archived: they stay as they are", cause=cause),
+    )

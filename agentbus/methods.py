@@ -1,4 +1,4 @@
-"""What MCP's methods answer: one request in, one line out. It knows no threads and no descriptors."""
+"""What MCP's methods answer, as objects for any door and as lines for ours. It knows no threads and no descriptors."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     Object: TypeAlias = dict[str, Any]
     Notify: TypeAlias = Callable[[bytes], None]
+    Progress: TypeAlias = Callable[[float], None]
+    Outcome: TypeAlias = tuple[Object, bool]  # what a tool answers, and whether that is the envelope of a failure
 
 REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 
@@ -73,25 +75,71 @@ class Methods:
         """
         try:
             _check_text(request)
-            is_call = request.method == "tools/call"
-            result = self._call_tool(request, call, notify) if is_call else self._answer(request)
+            if request.method == "tools/call":
+                outcome = self.call_tool(request.params, call, _progress_sender(request, notify))
+                result = None if outcome is None else _render_outcome(outcome)
+            else:
+                result = jsonrpc.encode(self.ask(request.method, request.params))
         except RefusedError as refused:
             return jsonrpc.render_error(request.id, refused.code, refused.text)
         except Exception as error:  # noqa: BLE001  # the outermost shell: a client must not wait for ever
-            self._service.report(request.method, error)
-            return jsonrpc.render_error(request.id, jsonrpc.INTERNAL_ERROR, "agentbus failed; see its log")
+            failed = self.fail(request.method, error)
+            return jsonrpc.render_error(request.id, failed.code, failed.text)
         return None if result is None else jsonrpc.render_result(request.id, result)
 
-    def _answer(self, request: jsonrpc.Request) -> bytes:
-        handler = self._handlers.get(request.method)
+    def meet(self, client_info: object) -> None:
+        """Know the client by what it says of itself; before the first call, which opens the host in its name."""
+        self._client = _render_client(client_info)
+
+    def ask(self, method: str, params: Object) -> Object:
+        """The result of a method other than tools/call.
+
+        Raises:
+            RefusedError: there is no such method, or it is asked for something that is not there.
+        """
+        handler = self._handlers.get(method)
         if handler is None:
-            raise RefusedError(jsonrpc.METHOD_NOT_FOUND, f"unknown method {render_value(request.method)}")
-        return jsonrpc.encode(handler(request.params))
+            raise RefusedError(jsonrpc.METHOD_NOT_FOUND, f"unknown method {render_value(method)}")
+        return handler(params)
+
+    def call_tool(self, params: Object, call: Call, progress: Progress | None) -> Outcome | None:
+        """One call of one tool; None if it was cancelled before anything was done.
+
+        Args:
+            params: of tools/call: a name and arguments, of which nothing is known yet.
+            call: where the cancellation comes in.
+            progress: hears how long the call has waited; None if the client did not ask for that.
+
+        Raises:
+            RefusedError: there is no such tool.
+        """
+        from journal import JournalError  # noqa: PLC0415  # heavy: initialize is answered without it
+
+        table = self._service.table()
+        name, arguments = _parse_call(params, table)
+        try:
+            host = self._service.host(self._client)
+            control = Control(host.bus, progress)
+            call.attach(control)
+            return table.call(name, arguments, host, control), False
+        except Cancelled:
+            return None
+        except (BusError, JournalError) as error:
+            return table.render_error(error), True
+        except Exception as error:  # noqa: BLE001  # the outermost shell: a model can act on an envelope only
+            self._service.report(f"tools/call {name}", error)
+            text = f"{name} failed inside agentbus; before you repeat it, look whether it took effect"
+            return {"code": INTERNAL, "message": text, "retryable": False}, True
+
+    def fail(self, method: str, error: Exception) -> RefusedError:
+        """Log a bug that left a request unanswered; what to say to the client instead."""
+        self._service.report(method, error)
+        return RefusedError(jsonrpc.INTERNAL_ERROR, "agentbus failed; see its log")
 
     def _initialize(self, params: Object) -> Object:
         asked = params.get("protocolVersion")
         self.revision = asked if asked in REVISIONS else REVISIONS[-1]
-        self._client = _render_client(params.get("clientInfo"))
+        self.meet(params.get("clientInfo"))
         return {
             "protocolVersion": self.revision,
             "capabilities": {"tools": {}, "prompts": {}},
@@ -108,26 +156,6 @@ class Methods:
             raise RefusedError(jsonrpc.INVALID_PARAMS, text)
         message = {"role": "user", "content": {"type": "text", "text": self._service.setup_text()}}
         return {"description": _INIT_PROMPT["description"], "messages": [message]}
-
-    def _call_tool(self, request: jsonrpc.Request, call: Call, notify: Notify) -> bytes | None:
-        from journal import JournalError  # noqa: PLC0415  # heavy: initialize is answered without it
-
-        table = self._service.table()
-        name, arguments = _parse_call(request, table)
-        try:
-            host = self._service.host(self._client)
-            control = Control(host.bus, _progress_sender(request, notify))
-            call.attach(control)
-            result = table.call(name, arguments, host, control)
-        except Cancelled:
-            return None
-        except (BusError, JournalError) as error:
-            return _render_tool_error(table.render_error(error))
-        except Exception as error:  # noqa: BLE001  # the outermost shell: a model can act on an envelope only
-            self._service.report(f"{request.method} {name}", error)
-            text = f"{name} failed inside agentbus; before you repeat it, look whether it took effect"
-            return _render_tool_error({"code": INTERNAL, "message": text, "retryable": False})
-        return render_tool_result(result)
 
 
 def _check_text(request: jsonrpc.Request) -> None:
@@ -161,8 +189,8 @@ def _render_tool(tool: Tool) -> Object:
     return row
 
 
-def _parse_call(request: jsonrpc.Request, table: Table) -> tuple[str, Object]:
-    name, arguments = request.params.get("name"), request.params.get("arguments")
+def _parse_call(params: Object, table: Table) -> tuple[str, Object]:
+    name, arguments = params.get("name"), params.get("arguments")
     names = [tool.name for tool in table.TOOLS]
     if not isinstance(name, str) or name not in names:
         text = f"unknown tool {render_value(name)}; there are {', '.join(names)}"
@@ -172,7 +200,7 @@ def _parse_call(request: jsonrpc.Request, table: Table) -> tuple[str, Object]:
     return name, arguments or {}
 
 
-def _progress_sender(request: jsonrpc.Request, notify: Notify) -> Callable[[float], None] | None:
+def _progress_sender(request: jsonrpc.Request, notify: Notify) -> Progress | None:
     meta = request.params.get("_meta")
     token = meta.get("progressToken") if isinstance(meta, dict) else None
     if not jsonrpc.is_id(token):
@@ -183,6 +211,11 @@ def _progress_sender(request: jsonrpc.Request, notify: Notify) -> Callable[[floa
         notify(jsonrpc.render_notification("notifications/progress", params))
 
     return send
+
+
+def _render_outcome(outcome: Outcome) -> bytes:
+    result, failed = outcome
+    return _render_tool_error(result) if failed else render_tool_result(result)
 
 
 def render_tool_result(result: Object) -> bytes:

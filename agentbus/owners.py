@@ -15,6 +15,7 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Final
 
+from agentbus import processes
 from journal import Files
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ class Owners:
         return frozenset(owner for owner in set(owners) if not self.lives(owner))
 
     def living(self) -> list[dict[str, object]]:
-        """What each live owner's file says of it: owner, pid, and its parent's pid; for people."""
+        """What each live owner's file says of it: owner, pid, started, and its harness: {pid, started} or null."""
         found: list[dict[str, object]] = []
         for owner in self._listed():
             if self.lives(owner):
@@ -164,19 +165,9 @@ class Owners:
 
 
 def _facts_of_process() -> dict[str, object]:
-    parent = os.getppid()
+    own, harness = processes.system_look()(os.getpid()), processes.harness()
     return {
         "pid": os.getpid(),
-        "started": _start_of(os.getpid()),
-        "parent": parent,
-        "parent_started": _start_of(parent),
+        "started": own.started if own else None,
+        "harness": harness.named() if harness else None,
     }
-
-
-def _start_of(pid: int) -> str | None:
-    """When a process began, as its kernel counts; with the pid it names a process for good. None where unknown."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as stat:  # not a user's path
-            return stat.read().rsplit(")", 1)[1].split()[19]
-    except (OSError, IndexError):
-        return None

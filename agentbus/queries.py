@@ -8,7 +8,7 @@ import msgspec
 
 from agentbus.events import MemoryEdited, Posted
 from agentbus.kinds import MEMORY
-from agentbus.state import shown_bytes, unread_messages
+from agentbus.state import ALWAYS_MS, hidden_through, shown_bytes, unread_messages
 from journal import Place
 
 if TYPE_CHECKING:
@@ -17,31 +17,31 @@ if TYPE_CHECKING:
     from agentbus.state import Channel, Session, State
 
 
-def pending(state: State, identity: str) -> list[dict[str, Any]]:
+def pending(state: State, identity: str, *, horizon_ms: int = ALWAYS_MS) -> list[dict[str, Any]]:
     """[{channel, count}] for each of the identity's channels with unread messages, unacked ones included."""
     counted = [
-        {"channel": channel, "count": unread_messages(state, identity, channel)}
+        {"channel": channel, "count": unread_messages(state, identity, channel, horizon_ms)}
         for channel in state.subscriptions.get(identity, {})
     ]
     return [row for row in counted if row["count"]]
 
 
-def channel_rows(state: State, identity: str | None = None) -> list[dict[str, Any]]:
+def channel_rows(state: State, identity: str | None = None, *, horizon_ms: int = ALWAYS_MS) -> list[dict[str, Any]]:
     """[{channel, kind, messages, last_seq}] by name; with an identity also whether it is ``subscribed``."""
     rows = []
     for name in sorted(state.channels):
-        row = _channel_row(state.channels[name])
+        row = _channel_row(state.channels[name], horizon_ms)
         if identity is not None:
             row["subscribed"] = name in state.subscriptions.get(identity, {})
         rows.append(row)
     return rows
 
 
-def _channel_row(channel: Channel) -> dict[str, Any]:
+def _channel_row(channel: Channel, horizon_ms: int) -> dict[str, Any]:
     return {
         "channel": channel.name,
         "kind": channel.kind,
-        "messages": len(channel.retained),
+        "messages": len(channel.retained) - channel.retained.first_after(hidden_through(channel, horizon_ms)),
         "last_seq": channel.last_seq,
     }
 
@@ -105,8 +105,15 @@ class Page(msgspec.Struct, frozen=True):
     truncated: bool
 
 
-def history(
-    state: State, channel: Channel, *, before: int | None, after: int | None, count: int, bytes_max: int
+def history(  # noqa: PLR0913  # a page has so many bounds, each named where it is asked for
+    state: State,
+    channel: Channel,
+    *,
+    before: int | None,
+    after: int | None,
+    count: int,
+    bytes_max: int,
+    horizon_ms: int = ALWAYS_MS,
 ) -> Page:
     """At most ``count`` messages that take at most ``bytes_max`` together; the one next to the anchor always.
 
@@ -114,7 +121,7 @@ def history(
     ``before``, or at the newest message, and goes down.
     """
     retained = channel.retained
-    start = 0 if after is None else retained.first_after(after)
+    start = retained.first_after(max(after or 0, hidden_through(channel, horizon_ms)))
     stop = len(retained) if before is None else retained.first_after(before - 1)
     upwards = after is not None
     indexes = range(start, stop) if upwards else range(stop - 1, start - 1, -1)
@@ -127,13 +134,18 @@ def history(
     return Page(found if upwards else found[::-1], truncated=len(found) < len(indexes))
 
 
-def oldest_unread_ms(state: State, identity: str, channel: str) -> int | None:
+def oldest_unread_ms(state: State, identity: str, channel: str, *, horizon_ms: int = ALWAYS_MS) -> int | None:
     """The time of the oldest unread message, in ms since 1970 UTC; None if nothing is unread."""
-    subscription = state.subscriptions[identity][channel]
-    retained = state.channels[channel].retained
-    for index in retained.walk(subscription.cursor, without=state.identities.find(identity)):
-        return retained.times[index]
+    found = state.channels[channel]
+    after = max(state.subscriptions[identity][channel].cursor, hidden_through(found, horizon_ms))
+    for index in found.retained.walk(after, without=state.identities.find(identity)):
+        return found.retained.times[index]
     return None
+
+
+def needed_segments(state: State) -> frozenset[int]:
+    """First seqs of the journal's segments in which a body lies that may still be read."""
+    return frozenset(first for channel in state.channels.values() for first in channel.retained.segments())
 
 
 def canonical(state: State) -> dict[str, Any]:

@@ -38,7 +38,11 @@ _LOOK_FIRST = "look whether it took effect before you call again, and pass an id
 _MEANINGS: dict[type[journal.JournalError], tuple[str, str, bool]] = {
     journal.BusyError: (errors.BUSY, "call again", True),
     journal.TooLargeError: (errors.VALIDATION, "send less at once", False),
-    journal.UnwritableError: (errors.CAPACITY_EXHAUSTED, "see to the disk, then call again", False),
+    journal.UnwritableError: (
+        errors.CAPACITY_EXHAUSTED,
+        "see to the disk that data_directory lies on (`agentbus status` names it), then call again",
+        False,
+    ),
     journal.UnsyncedError: (errors.UNSYNCED, _LOOK_FIRST, False),
     journal.CorruptError: (
         errors.CORRUPT,

@@ -5,6 +5,8 @@ A peer's text is always a JSON string value here; who wrote it, when and under w
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -16,13 +18,19 @@ from journal import format_time, parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+    from typing import TypeAlias
 
     from agentbus.commands import ReceiveResult
     from agentbus.queries import Body
-    from agentbus.search import Match, Scope
+    from agentbus.scope import Scope
     from agentbus.state import Session
 
+    Rows: TypeAlias = list[Any] | dict[str, Any]
+
 T = TypeVar("T")
+
+_COUNT_BYTES = 32
+"""What a list in a result takes beside itself and twice its name: quotes, colons, commas, and how many are left out."""
 
 
 def encoded_bytes(result: object) -> int:
@@ -85,17 +93,18 @@ def optional_fields(event: Posted | MemoryEdited) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not UNSET}
 
 
-def hit(body: Body, match: Match, now_ms: int) -> dict[str, Any]:
+def hit(body: Body, snippet: str, weight: float, now_ms: int) -> dict[str, Any]:
     """A search hit: where it is and what it looks like, not its whole text."""
-    return _memory_first(body) | {
+    record = _memory_first(body) | {
         "seq": body.at.seq,
         "channel": body.at.channel,
         "from": body.event.as_,
         "time": body.time,
         "age": age(body.time, now_ms),
-        "snippet": match.snippet,
-        "score": match.score,
+        "snippet": snippet,
+        "score": float(f"{weight:.4g}"),
     }
+    return record if body.event.label is UNSET else record | {"label": body.event.label}
 
 
 def searched(channels: list[str], scope: Scope) -> dict[str, Any]:
@@ -139,6 +148,37 @@ def _instruction(result: ReceiveResult) -> str:
         return f'Pass "{result.token}" as ack on your next receive{more}.'
     waiting = f"{result.more} more wait: call receive." if result.more else "Nothing new."
     return f"Acknowledged. {waiting}" if result.acked else waiting
+
+
+def fit_lists(record: dict[str, Any], lists: dict[str, Rows], bytes_max: int) -> dict[str, Any]:
+    """A result with lists, or objects, behind its other fields, cut so that it takes at most ``bytes_max`` bytes.
+
+    The short ones stay whole. Of one that is cut the first rows are there, maybe none, and ``more_NAME`` counts the
+    rest. No room at all is no fault: then all is counted.
+    """
+    left = bytes_max - encoded_bytes(record) - sum(2 * len(name) + _COUNT_BYTES for name in lists)
+    kept: dict[str, Rows] = {}
+    for done, name in enumerate(sorted(lists, key=lambda name: encoded_bytes(lists[name]))):
+        kept[name] = _first(lists[name], left // (len(lists) - done))
+        left -= encoded_bytes(kept[name])
+    whole = dict(record)
+    for name, rows in lists.items():
+        whole[name] = kept[name]
+        if len(kept[name]) < len(rows):
+            whole[f"more_{name}"] = len(rows) - len(kept[name])
+    return whole
+
+
+def _first(rows: Rows, bytes_max: int) -> Rows:
+    """The first rows, or entries, that take at most ``bytes_max`` bytes with commas and brackets."""
+    if encoded_bytes(rows) <= bytes_max:
+        return rows
+    if isinstance(rows, dict):
+        sizes = [encoded_bytes({name: row}) - 1 for name, row in rows.items()]
+    else:
+        sizes = [encoded_bytes([row]) - 1 for row in rows]
+    many = bisect_right(list(accumulate(sizes, initial=1)), bytes_max) - 1
+    return dict(islice(rows.items(), max(0, many))) if isinstance(rows, dict) else rows[: max(0, many)]
 
 
 def fit(rows: Collection[T], bytes_max: int) -> tuple[list[T], bool]:

@@ -27,6 +27,7 @@ class Columns(Struct, array_like=True, frozen=True):
     offsets: memoryview
     line_bytes: memoryview
     by_author: dict[int, memoryview]
+    ascending: bool
 
 
 class Retained:
@@ -38,12 +39,13 @@ class Retained:
         times: for each message its commit's time, in ms since 1970 UTC; need not ascend, clocks step back.
     """
 
-    __slots__ = ("_by_author", "_line_bytes", "_offsets", "_segments", "authors", "seqs", "times")
+    __slots__ = ("_ascending", "_by_author", "_line_bytes", "_offsets", "_segments", "authors", "seqs", "times")
 
     def __init__(self) -> None:
         self.seqs = array("Q")
         self.authors = array("I")
         self.times = array("q")
+        self._ascending = True  # the times do, so far
         self._segments = array("Q")
         self._offsets = array("I")  # a segment has at most 1 GiB and one line
         self._line_bytes = array("I")
@@ -54,6 +56,8 @@ class Retained:
 
     def append(self, seq: int, author: int, time_ms: int, place: Place) -> None:
         """Add the newest message. ``seq`` is above every other here."""
+        if self.times and time_ms < self.times[-1]:
+            self._ascending = False
         self.seqs.append(seq)
         self.authors.append(author)
         self.times.append(time_ms)
@@ -75,6 +79,7 @@ class Retained:
             memoryview(self._offsets),
             memoryview(self._line_bytes),
             {author: memoryview(own) for author, own in self._by_author.items()},
+            self._ascending,
         )
 
     @classmethod
@@ -91,6 +96,7 @@ class Retained:
         made._segments.frombytes(columns.segments)
         made._offsets.frombytes(columns.offsets)
         made._line_bytes.frombytes(columns.line_bytes)
+        made._ascending = columns.ascending
         for author, own in columns.by_author.items():
             made._by_author[author] = array("Q")
             made._by_author[author].frombytes(own)
@@ -112,6 +118,22 @@ class Retained:
     def first_after(self, seq: int) -> int:
         """The index of the first message above ``seq``; ``len(self)`` if there is none."""
         return bisect_right(self.seqs, seq)
+
+    def first_since(self, time_ms: int) -> int:
+        """The index of the first message that is not older than ``time_ms``; ``len(self)`` if all are.
+
+        A message cannot be older than one before it: what a clock that was set back stamped does not count as old.
+        """
+        if self._ascending:
+            return bisect_left(self.times, time_ms)
+        return next((index for index, time in enumerate(self.times) if time >= time_ms), len(self.times))
+
+    def segments(self) -> Iterator[int]:
+        """First seq of each segment that holds one of the messages, ascending."""
+        index = 0
+        while index < len(self._segments):
+            yield self._segments[index]
+            index = bisect_right(self._segments, self._segments[index], index)
 
     def remove(self, seq: int) -> None:
         """Take one message out: a memory's revision that was replaced or deleted. It must be here."""

@@ -1,29 +1,23 @@
-"""Which messages hold the words of a query. Pure: candidates from a State, matching on texts; others read the bodies.
+"""Which texts hold the words of a query, and how well. Pure: knows texts only; where they stand is for others.
 
-Plain and exact: every word is looked for literally in each candidate's text, with case, accents and composition folded.
+Plain and exact: every word is looked for literally, with case, accents and composition folded. An index narrows that by
+`tokens`: a text that holds a word holds the word's tokens, one right after the other.
 """
 
 from __future__ import annotations
 
+import math
 import unicodedata
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from agentbus.decide.channels import require_channel
-from agentbus.errors import NOT_FOUND, VALIDATION, BusError, render_value
+from agentbus.errors import VALIDATION, BusError, render_value
 from agentbus.limits import SNIPPET_CHARS
-from agentbus.queries import located
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from typing import TypeAlias
-
-    from agentbus.queries import Body, Located
-    from agentbus.state import Channel, State
-
-    Hit: TypeAlias = tuple[Body, "Match"]
+    from collections.abc import Iterator, Sequence
 
 _UNIT_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _EDGES = "\"'`()[]{}<>.,;:!?"
@@ -40,6 +34,10 @@ _CJK = (
     (0xFF66, 0xFFDC),
     (0x20000, 0x3FFFF),
 )
+# As SQLite has them, so that a text weighs the same whether its index or this room weighs it.
+_K1: Final = 1.2
+_B: Final = 0.75
+_RARITY_MIN: Final = 1e-6
 
 
 class Word(Struct, frozen=True):
@@ -49,30 +47,27 @@ class Word(Struct, frozen=True):
     prefix: bool
 
 
-class Scope(Struct, frozen=True):
-    """Where to look: None leaves a filter out. ``since_ms`` and ``until_ms`` both count as inside."""
+class Phrase(Struct, frozen=True):
+    """A word's tokens, at least one, as they follow one another in every text that holds it.
 
-    channel: str | None = None
-    kind: str | None = None
-    sender: str | None = None
-    since_ms: int | None = None
-    until_ms: int | None = None
-    thread: int | None = None
+    With ``open_end`` the text's token may go on behind the last.
+    """
 
-
-class Match(Struct, frozen=True):
-    """How often a text holds the words, and the part of it around the first one, the hit between ``**``."""
-
-    score: int
-    snippet: str
+    tokens: tuple[str, ...]
+    open_end: bool
 
 
-class After(Struct, frozen=True):
-    """Where a page of hits ended: the next one goes on behind that hit, among what stood at ``last_seq``."""
+class Corpus(Struct, frozen=True):
+    """What all texts together say about a word's weight.
 
-    last_seq: int
-    score: int
-    seq: int
+    Attributes:
+        texts: how many there are, and ``tokens`` how many tokens they have.
+        holding: for each word of a query how many texts hold it.
+    """
+
+    texts: int
+    tokens: int
+    holding: tuple[int, ...]
 
 
 def parse_query(text: str) -> tuple[Word, ...]:
@@ -84,12 +79,12 @@ def parse_query(text: str) -> tuple[Word, ...]:
     words = []
     for part in text.split():
         bare = part.strip(_EDGES).rstrip("*").strip(_EDGES)
-        folded, _ = _fold(unicodedata.normalize("NFC", bare))
+        folded = fold(bare)
         if any(_is_searchable(char) for char in folded):
             words.append(Word(folded, prefix=part.rstrip(_EDGES).endswith("*")))
     if not words:
         raise BusError(VALIDATION, f'"query" {render_value(text)} holds no word to search for: give at least one')
-    return tuple(words)
+    return tuple(dict.fromkeys(words))
 
 
 def parse_when(text: str, what: str, now_ms: int) -> int:
@@ -112,113 +107,50 @@ def parse_when(text: str, what: str, now_ms: int) -> int:
     return max(0, (moment - _EPOCH) // timedelta(milliseconds=1))
 
 
-def render_cursor(after: After) -> str:
-    """The continuation as a caller passes it back."""
-    return f"{after.last_seq}-{after.score}-{after.seq}"
+# --- matching
 
 
-def parse_cursor(text: str) -> After:
-    """What render_cursor rendered.
+def whole(content: str, label: str | None) -> str:
+    """A text with its label, folded, as it is searched. No word reaches over the end of a line, so it is in one."""
+    return fold(content if label is None else f"{content}\n{label}")
 
-    Raises:
-        BusError: validation.
+
+def count(words: tuple[Word, ...], folded: str) -> tuple[int, ...]:
+    """How often a `whole` text holds each word; it is a hit if there is no 0."""
+    return tuple(sum(1 for _ in _occurrences(folded, word)) for word in words)
+
+
+def snippet(words: tuple[Word, ...], content: str, label: str | None) -> str:
+    """The part of a text around the first word in it, on one line, the word between ``**``.
+
+    Of the label where the text itself holds no word.
     """
-    parts = text.split("-")
-    if len(parts) != 3 or not all(part.isascii() and part.isdigit() and len(part) < 17 for part in parts):
-        raise BusError(
-            VALIDATION,
-            f'"cursor" {render_value(text)} is none: pass the "next" of an earlier search, or leave it out',
-        )
-    return After(*map(int, parts))
+    found = _marked(words, content)
+    if found is None and label is not None:
+        found = _marked(words, label)
+    assert found is not None  # noqa: S101  # it was a hit
+    return found
 
 
-def look(state: State, scope: Scope, after: After | None) -> tuple[int, list[str], list[Located]]:
-    """The seq up to which this search looks, the channels it looks into, and the candidates."""
-    last_seq = state.last_seq if after is None else after.last_seq
-    looked_in = [channel.name for channel in channels(state, scope)]
-    return last_seq, looked_in, list(candidates(state, scope, last_seq))
-
-
-def ranked(hits: Iterable[Hit], after: After | None) -> list[Hit]:
-    """Hits with the most occurrences first, newer before older; those up to ``after`` left out."""
-    ordered = sorted(hits, key=_rank)
-    if after is None:
-        return ordered
-    return [hit for hit in ordered if _rank(hit) > (-after.score, -after.seq)]
-
-
-def _rank(hit: Hit) -> tuple[int, int]:
-    body, match = hit
-    return -match.score, -body.at.seq
-
-
-def channels(state: State, scope: Scope) -> list[Channel]:
-    """The channels a scope looks into, by name.
-
-    Raises:
-        BusError: not_found; there is no such channel, or the thread's message cannot be read any more.
-    """
-    if scope.channel is not None:
-        require_channel(state, scope.channel)
-    if scope.thread is not None and state.author_of(scope.thread) is None:
-        raise BusError(
-            NOT_FOUND,
-            f'"thread" {scope.thread} is no message that can still be read: history shows those that can',
-        )
-    return [
-        state.channels[name]
-        for name in sorted(state.channels)
-        if scope.channel in (None, name) and scope.kind in (None, state.channels[name].kind)
-    ]
-
-
-def candidates(state: State, scope: Scope, last_seq: int) -> Iterator[Located]:
-    """The messages and live revisions up to ``last_seq`` that pass the scope's filters, in no promised order."""
-    sender = None if scope.sender is None else state.identities.find(scope.sender)
-    if scope.sender is not None and sender is None:
-        return
-    root = None if scope.thread is None else _root(state, scope.thread)
-    for channel in channels(state, scope):
-        retained = channel.retained
-        for index in range(retained.first_after(last_seq)):
-            if sender is not None and retained.authors[index] != sender:
-                continue
-            if not _within(scope, retained.times[index]):
-                continue
-            if root is None or _root(state, retained.seqs[index]) == root:
-                yield located(state, channel, index)
-
-
-def _within(scope: Scope, time_ms: int) -> bool:
-    return (scope.since_ms is None or scope.since_ms <= time_ms) and (
-        scope.until_ms is None or time_ms <= scope.until_ms
-    )
-
-
-def _root(state: State, seq: int) -> int:
-    """The message (of a memory: its id) a thread began with. A reply's seq is above what it replies to: this ends."""
-    seq = state.revised.get(seq, seq)
-    while seq in state.replies:
-        seq = state.replies[seq]
-    return seq
-
-
-def match(words: tuple[Word, ...], text: str) -> Match | None:
-    """What a text has of the words; None unless it holds every one."""
+def _marked(words: tuple[Word, ...], text: str) -> str | None:
     text = unicodedata.normalize("NFC", text)
-    folded, origin = _fold(text)
-    score = 0
-    first: tuple[int, int] | None = None
-    for word in words:
-        found = list(_occurrences(folded, word))
-        if not found:
-            return None
-        score += len(found)
-        if first is None or found[0] < first[0]:
-            first = (found[0], found[0] + len(word.text))
-    assert first is not None  # noqa: S101  # a query has at least one word
-    start, end = (origin[first[0]], origin[first[1] - 1] + 1) if origin else first
-    return Match(score, _snippet(text, start, end))
+    folded, origin = _fold_with_origin(text)
+    spans = [
+        (at, at + len(word.text)) for word in words for at in [next(_occurrences(folded, word), None)] if at is not None
+    ]
+    if not spans:
+        return None
+    first, last = min(spans)
+    start, end = (origin[first], origin[last - 1] + 1) if origin else (first, last)
+    return _cut(text, start, end)
+
+
+def _cut(text: str, start: int, end: int) -> str:
+    """The hit between ``**`` with what stands around it, on one line, cut with ``…``."""
+    around = max(0, SNIPPET_CHARS - (end - start)) // 2
+    left, right = max(0, start - around), min(len(text), end + around)
+    shown = text[left:start] + "**" + text[start:end] + "**" + text[end:right]
+    return ("…" if left else "") + " ".join(shown.split()) + ("…" if right < len(text) else "")
 
 
 def _occurrences(folded: str, word: Word) -> Iterator[int]:
@@ -230,6 +162,76 @@ def _occurrences(folded: str, word: Word) -> Iterator[int]:
         if starts and ends:
             yield at
         at = folded.find(word.text, at + 1)
+
+
+# --- tokens and weights
+
+
+def render_tokens(folded: str) -> str:
+    """A folded text for an index with one rule for all scripts.
+
+    It takes every run of ASCII letters, digits, ``_`` and of what is not ASCII for one token, all else for borders.
+    """
+    return folded if folded.isascii() else folded.translate(_TOKENS)
+
+
+def tokens(folded: str) -> list[str]:
+    """The tokens of a folded text: words, and each character that stands for itself."""
+    return folded.translate(_TOKENS).split()
+
+
+def phrase(word: Word) -> Phrase:
+    """What an index looks for to find the texts that may hold a word."""
+    return Phrase(tuple(tokens(word.text)), word.prefix and _joins(word.text[-1]))
+
+
+def weigh(corpus: Corpus, counts: Sequence[int], length: int) -> float:
+    """How well a text of ``length`` tokens answers a query whose words it holds so often: BM25; more is better."""
+    average = max(corpus.tokens, 1) / max(corpus.texts, 1)
+    total = 0.0
+    for often, holding in zip(counts, corpus.holding, strict=True):
+        rarity = math.log((corpus.texts - holding + 0.5) / (holding + 0.5))
+        damped = often + _K1 * (1 - _B + _B * length / average)
+        total += max(rarity, _RARITY_MIN) * often * (_K1 + 1) / damped
+    return total
+
+
+# --- characters
+
+
+def fold(text: str) -> str:
+    """A text in NFC without case and accents."""
+    return text.lower() if text.isascii() else unicodedata.normalize("NFC", text).translate(_FOLDED)
+
+
+def _fold_with_origin(text: str) -> tuple[str, list[int]]:
+    """`fold` of a text in NFC, and for each character the index it comes from.
+
+    The list is empty where every index is its own: plain ASCII, which most texts are.
+    """
+    if text.isascii():
+        return text.lower(), []
+    folded: list[str] = []
+    origin: list[int] = []
+    for index, char in enumerate(text):
+        parts = _FOLDED[ord(char)]
+        folded += parts
+        origin += [index] * len(parts)
+    return "".join(folded), origin
+
+
+def _bare(char: str) -> str:
+    if char.isascii():
+        return char.lower()
+    parts = unicodedata.normalize("NFD", unicodedata.normalize("NFD", char).casefold())
+    # Composed again, so that one Hangul syllable does not begin another.
+    return unicodedata.normalize("NFC", "".join(part for part in parts if unicodedata.category(part) != "Mn"))
+
+
+def _as_token(char: str) -> str:
+    if _joins(char):
+        return char
+    return f" {char} " if _is_searchable(char) else " "
 
 
 def _joins(char: str) -> bool:
@@ -246,31 +248,21 @@ def _is_searchable(char: str) -> bool:
     return unicodedata.category(char)[0] in "LN" or unicodedata.category(char) == "So"
 
 
-def _fold(text: str) -> tuple[str, list[int]]:
-    """A text in NFC without case and accents, and for each character the index it comes from.
+class _Folded(dict[int, str]):
+    """What each character folds to; those met before are not worked out again, which a text of another script needs."""
 
-    The list is empty where every index is its own: plain ASCII, which most texts are.
-    """
-    if text.isascii():
-        return text.lower(), []
-    folded: list[str] = []
-    origin: list[int] = []
-    for index, char in enumerate(text):
-        parts = char.lower() if char.isascii() else _bare(char)
-        folded += parts
-        origin += [index] * len(parts)
-    return "".join(folded), origin
+    def __missing__(self, code: int) -> str:
+        self[code] = _bare(chr(code))
+        return self[code]
 
 
-def _bare(char: str) -> str:
-    parts = unicodedata.normalize("NFD", unicodedata.normalize("NFD", char).casefold())
-    # Composed again, so that one Hangul syllable does not begin another.
-    return unicodedata.normalize("NFC", "".join(part for part in parts if unicodedata.category(part) != "Mn"))
+class _Tokens(dict[int, str]):
+    """What stands for each character of a folded text between the borders of tokens, likewise."""
+
+    def __missing__(self, code: int) -> str:
+        self[code] = _as_token(chr(code))
+        return self[code]
 
 
-def _snippet(text: str, start: int, end: int) -> str:
-    """The hit between ``**`` with what stands around it, on one line, cut with ``…``."""
-    around = max(0, SNIPPET_CHARS - (end - start)) // 2
-    left, right = max(0, start - around), min(len(text), end + around)
-    shown = text[left:start] + "**" + text[start:end] + "**" + text[end:right]
-    return ("…" if left else "") + " ".join(shown.split()) + ("…" if right < len(text) else "")
+_FOLDED: Final = _Folded()
+_TOKENS: Final = _Tokens()

@@ -19,7 +19,7 @@ from agentbus.kinds import ChannelKind
 from agentbus.retained import Columns, Retained
 from agentbus.state import Batch, Channel, Memory, Receipt, Session, State, Subscription
 
-FORM: Final = 1
+FORM: Final = 2
 """Raised whenever the fold, or what a State holds, changes: an older snapshot would not be what a fold gives."""
 
 VERSION: Final = f"agentbus {__version__} form {FORM} {sys.byteorder} {array('I').itemsize} {array('Q').itemsize}"
@@ -54,6 +54,8 @@ class _Saved(Struct, frozen=True):
     orphans: list[tuple[int, str]]
     lost: list[int]
     resets: int
+    evicted_ms: int
+    oldest_ms: int
 
 
 _decode = msgspec.msgpack.Decoder(_Saved).decode
@@ -80,6 +82,8 @@ def encode(state: State) -> bytes:
         orphans=state.orphans,
         lost=state.lost,
         resets=state.resets,
+        evicted_ms=state.evicted_ms,
+        oldest_ms=state.oldest_ms,
     )
     return msgspec.msgpack.encode(saved)
 
@@ -113,4 +117,6 @@ def decode(payload: memoryview) -> State:
     state.orphans = saved.orphans
     state.lost = saved.lost
     state.resets = saved.resets
+    state.evicted_ms = saved.evicted_ms
+    state.oldest_ms = saved.oldest_ms
     return state

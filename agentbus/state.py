@@ -6,7 +6,7 @@ The fold (fold.py) is the only code that writes to one; the rules (decide/) and 
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct, field
 
@@ -17,6 +17,11 @@ from agentbus.retained import Retained
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+ALWAYS_MS: Final = -(1 << 62)
+"""A horizon before every time: nothing is over age."""
+NEVER_MS: Final = 1 << 62
+"""A time after every other."""
 
 
 class Channel(Struct):
@@ -94,10 +99,12 @@ class State:
         sessions: by display name; subscriptions by display name and channel; batches by display name.
         memories: live ones, by id. ``revised`` leads from an edited one's live seq to its id.
         receipts: by identity and idempotency key; forgotten from the front, where the oldest are.
-        replies: the seq (of a memory: its id) each retained message replies to, where it does.
+        replies: the seq (of a memory: its id) of what the thread of a retained message began with, where it replies.
         addressed: the identities each retained message is addressed to, where there are any.
         orphans: (seq, what) of events that a lost line robbed of what they are about.
         lost: a lost line was met. resets: how many resets were.
+        evicted_ms: when messages were evicted last; long ago if never.
+        oldest_ms: no ordinary channel's first retained message is older: most often nothing needs to be looked for.
     """
 
     def __init__(self) -> None:
@@ -115,6 +122,8 @@ class State:
         self.orphans: list[tuple[int, str]] = []
         self.lost: list[int] = []
         self.resets = 0
+        self.evicted_ms = ALWAYS_MS
+        self.oldest_ms = NEVER_MS
 
     def locate(self, seq: int) -> tuple[Channel, int] | None:
         """The channel and index of a retained message or live revision; None if there is none with this seq."""
@@ -163,6 +172,37 @@ def handed_out(state: State, identity: str, channel: Channel) -> Iterator[int]:
         yield index
 
 
+def hidden_through(channel: Channel, horizon_ms: int) -> int:
+    """The seq at or below which a channel's texts are over age and shown to nobody, evicted yet or not; 0 for none."""
+    if channel.kind == MEMORY:
+        return 0
+    index = channel.retained.first_since(horizon_ms)
+    return channel.retained.seqs[index - 1] if index else 0
+
+
+def is_hidden(state: State, seq: int, horizon_ms: int) -> bool:
+    """Whether the message or live memory (by its id) with this seq is over age, or not retained at all."""
+    memory = state.memories.get(seq)
+    found = state.locate(memory.seq if memory else seq)
+    return found is None or hidden_through(found[0], horizon_ms) >= found[0].retained.seqs[found[1]]
+
+
+def eviction_gap(state: State, identity: str, channel: Channel, before: int) -> Gap | None:
+    """What an identity misses if a channel's messages below ``before`` are evicted now; None if nothing.
+
+    That is what it was never handed: above its cursor and its pending batch, its own left out.
+    """
+    batch = state.batches.get(identity)
+    handed = batch.ends.get(channel.name, 0) if batch else 0
+    after = max(state.subscriptions[identity][channel.name].cursor, handed)
+    retained, own = channel.retained, state.identities.find(identity)
+    count = retained.count_between(after, before, without=own)
+    if not count:
+        return None
+    first = retained.seqs[next(retained.walk(after, without=own))]
+    return Gap(channel.name, first, retained.last_before(before), count, "retention")
+
+
 def shown_bytes(channel: Channel, index: int) -> int:
     """At most how many bytes a message takes in a result.
 
@@ -173,8 +213,11 @@ def shown_bytes(channel: Channel, index: int) -> int:
     return channel.retained.line_bytes(index) + unnamed
 
 
-def unread_messages(state: State, identity: str, channel: str) -> int:
-    """How many messages of the channel lie above the identity's cursor, its own not counted; the unacked ones are."""
-    cursor = state.subscriptions[identity][channel].cursor
-    own = state.identities.find(identity)
-    return state.channels[channel].retained.count_between(cursor, state.last_seq + 1, without=own)
+def unread_messages(state: State, identity: str, channel: str, horizon_ms: int = ALWAYS_MS) -> int:
+    """How many messages of the channel lie above the identity's cursor, its own not counted; the unacked ones are.
+
+    Those over age are not, if there is a horizon.
+    """
+    found = state.channels[channel]
+    after = max(state.subscriptions[identity][channel].cursor, hidden_through(found, horizon_ms))
+    return found.retained.count_between(after, state.last_seq + 1, without=state.identities.find(identity))

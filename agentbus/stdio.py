@@ -21,9 +21,23 @@ from agentbus.methods import Methods
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import NoReturn
+    from typing import NoReturn, Protocol, TypeAlias
 
     from agentbus.service import Service
+
+    class AnyDoor(Protocol):
+        """door.py's, or another that is used the same way."""
+
+        def take(self, line: bytes | None, /) -> None:
+            """Have one line answered; None stands for one that is too long."""
+
+        def cancel_calls(self) -> None:
+            """Nobody waits for any answer any more."""
+
+        def drain(self, deadline: float, /) -> bool:
+            """Wait until every request is done with."""
+
+    OpenDoor: TypeAlias = Callable[[Service, Callable[[bytes], None]], AnyDoor]
 
 EXIT_S = 1.8
 """From the first reason to end until the process is gone, whatever hangs: clients kill after 2 s."""
@@ -44,14 +58,18 @@ _STDIN, _STDOUT, _STDERR = 0, 1, 2
 _CHUNK_BYTES = 64 << 10  # as much as a pipe holds
 
 
-def serve(service: Service, parent: int) -> NoReturn:
+def open_plain(service: Service, write: Callable[[bytes], None]) -> Door:
+    """The door that needs nothing but the standard library until it is asked for a tool."""
+    return Door(Methods(service), write)
+
+
+def serve(service: Service, parent: int, open_door: OpenDoor = open_plain) -> NoReturn:
     """Serve one client over stdin and stdout until there is a reason to end; then end the process.
 
     ``parent`` is whose death ends it: asked for before the imports, which take long enough for it to die.
     """
     watch = Watch(_take_stdout(), parent)
-    methods = Methods(service)
-    door = Door(methods, Stdout(watch.stdout, watch.wake).write_line)
+    door = open_door(service, Stdout(watch.stdout, watch.wake).write_line)
     lines = LineSplitter(REQUEST_BYTES_MAX)
     for chunk in watch.chunks():
         for line in lines.feed(chunk):

@@ -48,6 +48,7 @@ class Tool(Struct, frozen=True):
 _READS = {"readOnlyHint": True, "openWorldHint": False}
 _ADDS = {"destructiveHint": False, "openWorldHint": False}
 _SETS = {"destructiveHint": False, "idempotentHint": True, "openWorldHint": False}
+_REPLACES = {"openWorldHint": False}
 
 TOOLS: tuple[Tool, ...] = (
     Tool(
@@ -130,6 +131,21 @@ TOOLS: tuple[Tool, ...] = (
         _READS,
     ),
     Tool(
+        "edit_memory",
+        "Edit a memory",
+        "Agentbus: give a memory (id: its memory_id) a new text; label and metadata are replaced too. The last edit"
+        " wins, and says which revision it replaced.",
+        args.EditMemoryArguments,
+        _REPLACES,
+    ),
+    Tool(
+        "delete_memory",
+        "Delete a memory",
+        "Agentbus: take a memory away that is wrong or outdated (id: its memory_id). Nobody finds it any more.",
+        args.DeleteMemoryArguments,
+        _REPLACES | {"idempotentHint": True},
+    ),
+    Tool(
         "discover",
         "Who is here",
         "Agentbus: the agents that are live now, you among them.",
@@ -151,8 +167,9 @@ def call(name: str, raw: dict[str, Any], host: Host, control: Control) -> dict[s
     from agentbus import calls  # noqa: PLC0415  # the bus and all it stands on
 
     given = args.parse(_BY_NAME[name].arguments, raw)
-    # Only a post without a key could happen twice; every other call asks for a state of things.
-    return calls.run(name, given, host, control, repeatable=name != "post" or "idempotency_key" in raw)
+    # Without a key a post could happen twice, and an edit undo what came between. All others ask for a state of things.
+    repeatable = name not in ("post", "edit_memory") or "idempotency_key" in raw
+    return calls.run(name, given, host, control, repeatable=repeatable)
 
 
 def render_error(error: BusError | JournalError) -> dict[str, Any]:

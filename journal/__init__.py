@@ -3,6 +3,7 @@
 The bytes are stated in FORMAT.md. Everything a user of the package needs is exported here.
 """
 
+from journal.archiver import Wanted
 from journal.clock import format_time, now, parse_time
 from journal.errors import (
     BusyError,
@@ -19,8 +20,9 @@ from journal.errors import (
 from journal.files import Files, render_place
 from journal.findings import Damage, Fault, LostRange, Tail, Verdict
 from journal.journal import SEGMENT_BYTES_MAX, Journal
+from journal.plan import Plan
 from journal.record import LINE_BYTES_MAX, Commit, Place
-from journal.repair import ChangedError, Mended, Plan, Repair
+from journal.repair import ChangedError, Mended, Repair
 from journal.snapshot import Bookmark, Snapshot, Snapshots
 from journal.verify import audit, verify, walk
 from journal.writer import Appended
@@ -55,6 +57,7 @@ __all__ = [
     "UnusableError",
     "UnwritableError",
     "Verdict",
+    "Wanted",
     "audit",
     "format_time",
     "now",

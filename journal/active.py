@@ -64,8 +64,7 @@ class Active:
         while True:
             if self.first:
                 self._lock_it(deadline)
-            segments = self._reader.segments()
-            first = segments[-1] if segments else 1
+            first = self._last()
             facts = self.facts() if self.first == first else None
             if facts is None or (facts.st_dev, facts.st_ino) != self.identity:
                 self._change_to(first, deadline)
@@ -74,6 +73,17 @@ class Active:
                 self.make_good(_failed_elsewhere(first), deadline)
             else:
                 return facts
+
+    def _last(self) -> int:
+        """First seq of the last segment, 1 if there is none yet.
+
+        Raises:
+            CorruptError, ReplacedError: it is gone; only archives are left, of what came before it.
+        """
+        plain = self._reader.shelf.plain()
+        if not plain and self._reader.shelf.segments():
+            return self._reader.end().position.segment
+        return plain[-1] if plain else 1
 
     def _change_to(self, first: int, deadline: float) -> None:
         if self.first not in (0, first):
@@ -217,7 +227,12 @@ class Active:
         self._named = max(self._named, last)
 
     def _flush_other(self, first: int) -> None:
-        fd = self._files.open(self._reader.path(first), os.O_RDONLY)
+        try:
+            fd = self._files.open(self._reader.path(first), os.O_RDONLY)
+        except FileNotFoundError:
+            if self._reader.shelf.is_packed(first):
+                return  # only what is durable is packed
+            raise
         try:
             self._files.fdatasync(fd)
         finally:

@@ -62,6 +62,15 @@ class Files:
             raise
         return fd
 
+    def unnamed(self) -> int:
+        """An open file without a name, of this process only: it is gone with its last descriptor."""
+        if hasattr(os, "memfd_create"):
+            return os.memfd_create("journal-archive", os.MFD_CLOEXEC)
+        import tempfile  # noqa: PLC0415  # heavy, and needed only for an archive, and not on Linux
+
+        with tempfile.TemporaryFile(buffering=0) as made:
+            return os.dup(made.fileno())
+
     def close(self, fd: int) -> None:
         """Close a descriptor."""
         os.close(fd)
@@ -197,6 +206,14 @@ class Files:
         while data := self.pread(fd, _COPY_BYTES, offset):
             yield data
             offset += len(data)
+
+    def count_lines(self, fd: int, offset: int) -> int:
+        """How many line feeds an open file has before ``offset``."""
+        lines = at = 0
+        while at < offset:
+            data = self.pread(fd, min(_COPY_BYTES, offset - at), at)
+            lines, at = lines + data.count(b"\n"), at + (len(data) or offset)
+        return lines
 
     def copy(self, source: int, offset: int, path: str) -> int:
         """Copy what stands in ``source`` from ``offset`` on to a new file at ``path`` and flush it.

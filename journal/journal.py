@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from journal import clock, directory, segment
+from journal.archiver import Archiver, Wanted
 from journal.errors import BusyError, CorruptError, JournalError, UnreadableError, UnusableError
 from journal.files import Files, render_cause
 from journal.lock import WriterLock
@@ -70,6 +71,7 @@ class Journal:
         self._reader = Reader(self._directory, files, self._lock)
         settings = Settings(first_events, by, segment_bytes_max, on_set_aside)
         self._writer = Writer(self._reader, self._lock, files, settings)
+        self._archiver = Archiver(self._reader, self.locked, files)
         self._watch = Watch(self._directory)
         forked = weakref.WeakMethod(self._after_fork)
         os.register_at_fork(after_in_child=lambda: (method := forked()) and method())
@@ -79,7 +81,7 @@ class Journal:
     @property
     def exists(self) -> bool:
         """Whether a segment is there."""
-        return bool(self._reader.segments())
+        return bool(self._reader.shelf.segments())
 
     @property
     def last_seq(self) -> int:
@@ -235,9 +237,27 @@ class Journal:
         finally:
             self._release()
 
+    def archive(self, wanted: Wanted) -> list[int]:
+        """Pack segments that nobody needs; readers read them as before. Takes long, and the writer lock for moments.
+
+        Returns:
+            First seqs of the segments that were packed; none while another process is at it.
+
+        Raises:
+            UnusableError: the journal was opened only to read.
+            UnwritableError, BusyError: what was packed before stands; the rest is as it was.
+            JournalError: the journal cannot be read.
+        """
+        if self._read_only:
+            raise self._read_only_error()
+        return self._archiver.archive(wanted)
+
+    def _read_only_error(self) -> UnusableError:
+        return UnusableError(self._directory, "this journal was opened only to read")
+
     def _acquire(self, deadline: float) -> None:
         if self._read_only:
-            raise UnusableError(self._directory, "this journal was opened only to read")
+            raise self._read_only_error()
         if self._prepared:
             try:
                 self._lock.acquire(deadline)
@@ -272,12 +292,12 @@ class Journal:
             raise UnreadableError(error.filename or self._directory, render_cause(error)) from error
 
     def sizes(self) -> list[int]:
-        """Bytes of each segment there is, in order."""
-        sizes = []
-        for first in self._reader.segments():
-            with contextlib.suppress(FileNotFoundError):  # archived since
-                sizes.append(self._files.stat(self._reader.path(first)).st_size)
-        return sizes
+        """Bytes of each segment there is that is not packed, in order."""
+        return self._reader.shelf.sizes()
+
+    def archive_sizes(self) -> list[int]:
+        """Bytes of each archive there is, in order."""
+        return self._reader.shelf.archive_sizes()
 
     def close(self) -> None:
         """End every wait and close the files; while a commit runs in another thread they are left to the process."""

@@ -7,21 +7,22 @@ each start from a mark checks that the file is the one read before and still hol
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from typing import TYPE_CHECKING, Final
 
 from journal import record, segment
 from journal.errors import CorruptError, ReplacedError, UnreadableError
 from journal.files import render_cause
-from journal.listing import Listing
 from journal.marks import Mark, Marks
 from journal.record import LINE_BYTES_MAX, BadLineError, Commit, Place
+from journal.shelf import Shelf
 from journal.snapshot import Bookmark
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterator
 
+    from journal.archive import Opened
     from journal.files import Files
     from journal.lock import WriterLock
     from journal.segment import Position, Scan
@@ -39,17 +40,13 @@ class Reader:
         self._files = files
         self._lock = lock
         self.marks = Marks()
-        self._listing = Listing(directory, files)
+        self.shelf = Shelf(directory, files)
         self._settled: Mark | None = None
         self._replaced = False  # nothing but a read from 0 is answered until there was one
 
     def path(self, first_seq: int) -> str:
-        """Path of a segment."""
-        return f"{self.directory}/{first_seq:020d}.jsonl"
-
-    def segments(self) -> list[int]:
-        """First seqs of the segments there are, in order."""
-        return self._listing.segments()
+        """Path of a segment that is not packed."""
+        return self.shelf.path(first_seq)
 
     def read(self, after_seq: int) -> Iterator[Commit]:
         """Verified commits after ``after_seq``, up to the last LF; see `Journal.read`."""
@@ -97,22 +94,22 @@ class Reader:
         end = segment.start(after_seq + 1)
         names: list[int] = []
         while mark is not None:
-            fd, at = self._open(mark)
+            opened, at = self._open(mark)
             try:
-                # Asked before the scan: a segment that has a follower by now is final.
+                # Asked before the scan: a segment that has a follower by now is final, as one that is packed is.
                 if not _is_before(at.position, names):
-                    names = self.segments()  # once for all that were there: a directory may never rest
-                later = _is_before(at.position, names)
-                for scanned in self._scans(fd, at.position, last=not later):
+                    names = self.shelf.segments()  # once for all that were there: a directory may never rest
+                later = opened.packed or _is_before(at.position, names)
+                for scanned in self._scans(opened.fd, at.position, last=not later):
                     at = Mark(scanned.end, at.device, at.inode)
                     marks.add(at, scanned.commits)
                     yield from _after(scanned.commits, after_seq)
                 if at is not mark:
                     marks.add(at)
                 end = at.position
-                mark = self._following(fd, at, names) if later else None
+                mark = self._following(opened, at, names) if later else None
             finally:
-                self._files.close(fd)
+                self._files.close(opened.fd)
         if end.next_seq <= after_seq:
             raise self.replaced(self.directory, f"it ends at seq {end.next_seq - 1}, before {after_seq}")
 
@@ -127,14 +124,14 @@ class Reader:
         tail, in_hand = self.marks.tail, self.marks.in_hand(seq, place)
         if in_hand is not None and tail.position.segment == place.segment and self._size(tail) is not None:
             return in_hand
-        path = self.path(place.segment)
-        fd = self._open_path(path)
+        opened = self._open_segment(place.segment)
+        fd = opened.fd
         try:
             lead = min(place.offset, record.TAIL_BYTES + 1)
             data = self._pread(fd, lead + place.line_bytes, place.offset - lead)
             line = data[lead:-1]
             if not line.startswith(b'{"seq":%d,' % seq) or data.find(b"\n", lead) != lead + place.line_bytes - 1:
-                raise self.replaced(path, f"seq {seq} is not at byte {place.offset}")
+                raise self.replaced(opened.path, f"seq {seq} is not at byte {place.offset}")
             before = record.stated_hash(data[: lead - 1]) if lead else None
             try:
                 return record.decode(line, before, place.segment, place.offset)
@@ -163,31 +160,31 @@ class Reader:
         try:
             if self._finished(position) != bookmark.finished:
                 return False
-            fd = self._files.open(self.path(position.segment), os.O_RDONLY)
+            opened = self.shelf.open(position.segment)
         except OSError:
             return False
         try:
-            if not self._holds(fd, position):
+            if not self._holds(opened.fd, position):
                 return False
-            facts = self._fstat(fd)
+            mark = self._mark(opened, position)
         finally:
-            self._files.close(fd)
-        self.marks.add(Mark(position, facts.st_dev, facts.st_ino))
+            self._files.close(opened.fd)
+        self.marks.add(mark)
         return True
 
     def _finished(self, position: Position) -> list[tuple[int, int]]:
         """The segments before a place, each with its size in bytes: they do not change any more."""
-        earlier = [first for first in self.segments() if first < position.segment]
-        return [(first, self._files.stat(self.path(first)).st_size) for first in earlier]
+        earlier = [first for first in self.shelf.segments() if first < position.segment]
+        return [(first, self.shelf.size(first)) for first in earlier]
 
     def journal_id(self) -> str | None:
         """The journal's uuid from the last segment that begins with `segment_opened`; None if none does."""
-        for first in reversed(self.segments()):
-            fd, _ = self._open(Mark(segment.start(first)))
+        for first in reversed(self.shelf.segments()):
+            opened_file = self._open_segment(first)
             try:
-                line, feed, _ = self._pread(fd, LINE_BYTES_MAX, 0).partition(b"\n")
+                line, feed, _ = self._pread(opened_file.fd, LINE_BYTES_MAX, 0).partition(b"\n")
             finally:
-                self._files.close(fd)
+                self._files.close(opened_file.fd)
             opened = segment.parse_opened(record.decode(line, None).events) if feed else None
             if opened is not None:
                 return opened.journal
@@ -208,11 +205,11 @@ class Reader:
 
     def bytes_after(self, mark: Mark) -> int:
         """Bytes in the mark's segment after it."""
-        fd, _ = self._open(mark)
+        opened, _ = self._open(mark)
         try:
-            return max(0, self._fstat(fd).st_size - mark.position.offset)
+            return max(0, self._fstat(opened.fd).st_size - mark.position.offset)
         finally:
-            self._files.close(fd)
+            self._files.close(opened.fd)
 
     def check_line_before(self, fd: int, position: Position) -> None:
         """Make sure that an open segment still holds the line a position follows.
@@ -235,28 +232,24 @@ class Reader:
 
     def corrupt(self, position: Position, cause: str) -> CorruptError:
         """An error at the line after ``position``; counts the lines before it only now."""
-        path = self.path(position.segment)
-        line = 1
         try:
-            fd = self._files.open(path, os.O_RDONLY)
+            opened = self.shelf.open(position.segment)
         except OSError:
-            return CorruptError(path, line, position.offset, position.next_seq, cause)
+            return CorruptError(self.path(position.segment), 1, position.offset, position.next_seq, cause)
         try:
-            at = 0
-            while at < position.offset:
-                data = self._pread(fd, min(_CHUNK_BYTES, position.offset - at), at)
-                line += data.count(b"\n")
-                at += len(data) or position.offset
+            line = 1 + self._files.count_lines(opened.fd, position.offset)
+        except OSError as error:
+            raise self._unreadable(error) from error
         finally:
-            self._files.close(fd)
-        return CorruptError(path, line, position.offset, position.next_seq, cause)
+            self._files.close(opened.fd)
+        return CorruptError(opened.path, line, position.offset, position.next_seq, cause)
 
     def _starting_mark(self, marks: Marks, after_seq: int) -> Mark | None:
         """Where to begin so that the line after ``after_seq`` is met; None in an empty journal."""
         known = marks.nearest(after_seq) if after_seq else None
         if known is not None and known.position.seq == after_seq:
             return known
-        names = self.segments()
+        names = self.shelf.segments()
         if not names:
             if after_seq:
                 raise self.replaced(self.directory, "no segment is there")
@@ -270,20 +263,27 @@ class Reader:
             return known
         return Mark(segment.start(first))
 
-    def _open(self, mark: Mark) -> tuple[int, Mark]:
-        """Open the segment of a mark and make sure that it is the file, and holds the line, it was."""
+    def _open(self, mark: Mark) -> tuple[Opened, Mark]:
+        """Open the segment of a mark and make sure that it is the file, and holds the line, it was.
+
+        One that was packed since is another file in any case, which holds the line.
+        """
         position = mark.position
-        path = self.path(position.segment)
-        fd = self._open_path(path)
+        opened = self._open_segment(position.segment)
         try:
-            facts = self._fstat(fd)
-            if mark.inode and (facts.st_dev, facts.st_ino) != (mark.device, mark.inode):
-                raise self.replaced(path, "it is another file now")  # noqa: TRY301 -- so that it is closed in one place
-            self.check_line_before(fd, position)
+            at = self._mark(opened, position)
+            if mark.inode and at not in (mark, Mark(position)):
+                raise self.replaced(opened.path, "it is another file now")  # noqa: TRY301 -- to be closed in one place
+            self.check_line_before(opened.fd, position)
         except BaseException:
-            self._files.close(fd)
+            self._files.close(opened.fd)
             raise
-        return fd, mark if mark.inode else Mark(position, facts.st_dev, facts.st_ino)
+        return opened, mark if at == mark else at
+
+    def _mark(self, opened: Opened, position: Position) -> Mark:
+        """A mark in an open segment; without a file where it is an archive, as that one has no name to be asked by."""
+        facts = None if opened.packed else self._fstat(opened.fd)
+        return Mark(position) if facts is None else Mark(position, facts.st_dev, facts.st_ino)
 
     def _scans(self, fd: int, position: Position, *, last: bool) -> Iterator[Scan]:
         """Scan a segment from a place to its last whole line, or to a torn tail of the last one."""
@@ -348,12 +348,14 @@ class Reader:
             offset += len(data)
 
     def _later(self, position: Position) -> bool:
-        return _is_before(position, self.segments())
+        return _is_before(position, self.shelf.plain())
 
-    def _following(self, fd: int, mark: Mark, names: list[int]) -> Mark:
+    def _following(self, opened: Opened, mark: Mark, names: list[int]) -> Mark:
         """The beginning of the segment after one that is finished."""
         position = mark.position
-        if self._fstat(fd).st_size != position.offset:
+        if opened.fault:
+            raise self.corrupt(position, opened.fault)
+        if self._fstat(opened.fd).st_size != position.offset:
             raise self.corrupt(position, "bytes after the last line of a segment that is not the last")
         if position.next_seq == position.segment:
             raise self.corrupt(position, "the segment is empty and is not the last")
@@ -361,11 +363,11 @@ class Reader:
             raise self.corrupt(segment.follow(position), "the segment that begins with it is missing")
         return Mark(segment.follow(position))
 
-    def _open_path(self, path: str) -> int:
+    def _open_segment(self, first_seq: int) -> Opened:
         try:
-            return self._files.open(path, os.O_RDONLY)
+            return self.shelf.open(first_seq)
         except FileNotFoundError:
-            raise self.replaced(path, "it is gone") from None
+            raise self.replaced(self.path(first_seq), "it is gone") from None
         except OSError as error:
             raise self._unreadable(error) from error
 

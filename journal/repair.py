@@ -12,35 +12,30 @@ import errno
 import hashlib
 import os
 import time
-from collections.abc import Callable
 from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from journal import clock, directory, record, segment
-from journal.errors import JournalError, ReplacedError, UnreadableError, UnwritableError
+from journal import archive, clock, directory, record, segment
+from journal.errors import JournalError, ReplacedError, UnwritableError
 from journal.files import Files, render_place
 from journal.findings import Damage, LostRange
 from journal.journal import SEGMENT_BYTES_MAX
 from journal.lock import WriterLock
+from journal.plan import Check, Plan, make_plan
 from journal.reader import Reader
-from journal.record import Commit
-from journal.walker import Walker
 from journal.writer import SET_ASIDE, Settings, Writer
 
 if TYPE_CHECKING:
-    from journal.snapshot import Snapshots
+    from collections.abc import Callable
+    from pathlib import Path
 
-Check = Callable[[Commit, bool], str | None]
-"""What is wrong with a line that verifies, for whoever reads its events; None if nothing is. The second argument is
-whether something was damaged or lost before it."""
+    from journal.snapshot import Snapshots
 
 _NEW: Final = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC
 _PIECE_BYTES: Final = 1 << 20
 _EVENTS_MAX: Final = 1000  # in one commit: well below what a line holds
-_REPAIRED: Final = b'[{"type":"repaired"'
 _SYSTEM_FILES: Final = Files()
 
 
@@ -53,26 +48,16 @@ class ChangedError(JournalError):
         super().__init__(f"{place} has changed since it was looked at; nothing was done")
 
 
-class Plan(msgspec.Struct, frozen=True):
-    """What is to be done.
-
-    Attributes:
-        damages: in order.
-        unnamed: `lost` lines of an earlier repair that was stopped before its last commit.
-        commits: how many sound lines there are; all of them stay.
-    """
-
-    damages: list[Damage]
-    unnamed: list[LostRange]
-    commits: int
-
-
 class Mended(msgspec.Struct, frozen=True):
-    """A damage taken out: the name of its bytes in set-aside/ and the line in its place; None where there is none."""
+    """A damage taken out: the name of its bytes in set-aside/ and the line in its place; None where there is none.
+
+    ``archive`` is the name in set-aside/ of the archive it was the last damage of, if it lay in one.
+    """
 
     damage: Damage
     piece: str | None
     lost: LostRange | None
+    archive: str | None = None
 
 
 class Repair:
@@ -119,18 +104,7 @@ class Repair:
             UnsupportedError: the journal, or what it holds, is of another version.
             UnreadableError: the system refuses to read, or what has a segment's name is no file.
         """
-        place, walker = Path(self._directory), Walker(self._files)
-        look = _Look(self._directory, self._new_check(), self._files)
-        try:
-            for found in walker.walk([place] if place.is_dir() else []):
-                look.note(walker.damages)
-                if isinstance(found, Commit):
-                    look.take(found)
-            look.note(walker.damages)
-        except OSError as error:
-            raise UnreadableError(self._directory, _render_refusal(error)) from error
-        lost = [each for each in walker.verdict.lost if each.reason == "damage"]
-        return Plan(look.damages, [each for each in lost if (each.seq, each.hash) not in look.named], look.commits)
+        return make_plan(self._directory, self._new_check(), self._files)
 
     def perform(self, plan: Plan, prepare: Callable[[], None], *, wait_s: float) -> list[Mended]:
         """Do what a plan says.
@@ -186,6 +160,9 @@ class Repair:
         if action == "make":
             self._write_anew(-1, path, damages)
             return
+        if path.endswith(archive.SUFFIX):
+            self._unpack(path, damages)
+            return
         source = self._files.open(path, os.O_RDWR)
         try:
             lock.acquire_file(source, time.monotonic() + wait_s)
@@ -194,6 +171,21 @@ class Repair:
             self._write_anew(source, path, damages)
         finally:
             self._files.close(source)
+
+    def _unpack(self, path: str, damages: list[Damage]) -> None:
+        """Put a mended file in the place of an archive: it is not packed any more, and the archive is set aside."""
+        source = archive.unpack(self._files, path).fd
+        try:
+            self._write_anew(source, f"{self._directory}/{segment.name(damages[0].segment)}", damages)
+        finally:
+            self._files.close(source)
+        # From here on the file counts, whether the archive is still beside it or not.
+        self._make_aside()
+        name = _piece_name(damages[0]) + archive.SUFFIX
+        self._files.rename(path, f"{self._aside}/{name}")
+        self._files.fsync_directory(self._aside)
+        last = self.mended[-1]
+        self.mended[-1] = msgspec.structs.replace(last, archive=name)
 
     def _take_away(self, damage: Damage) -> None:
         self._make_aside()
@@ -284,93 +276,6 @@ class Repair:
             writer.active.flusher.confirm(end, time.monotonic() + wait_s)
         finally:
             writer.close()
-
-
-class _Repaired(msgspec.Struct):
-    lost: int = 0
-    hash: str = ""
-
-
-_repaired = msgspec.json.Decoder(list[_Repaired]).decode
-
-
-class _Look:
-    """What is gathered from one walk."""
-
-    def __init__(self, place: str, check: Check, files: Files) -> None:
-        self.damages: list[Damage] = []
-        self.named: set[tuple[int, str]] = set()  # seq and hash of the `lost` lines that a `repaired` names
-        self.commits = 0
-        self._place = place
-        self._check = check
-        self._files = files
-        self._noted = 0  # how many damages of the walker are among ours
-        self._lost = False
-        self._base = record.ZERO_HASH  # what the next line continues
-
-    def note(self, damages: list[Damage]) -> None:
-        """Take over the damages that are new since the last call."""
-        if len(damages) == self._noted:
-            return
-        for damage in damages[self._noted :]:
-            self.damages.append(damage)
-            if damage.last >= damage.first:
-                self._base = damage.next_prev or damage.prev
-        self._noted = len(damages)
-
-    def take(self, commit: Commit) -> None:
-        """Count a line that verifies; or take it for damaged, if whoever reads its events cannot."""
-        lost = segment.parse_lost(commit.events)
-        cause = self._check(commit, self._lost or bool(self.damages))
-        if cause is not None:
-            self._add(commit, cause)
-        else:
-            self.commits += 1
-            self._lost = self._lost or lost is not None
-            if commit.events.startswith(_REPAIRED):
-                self.named |= {(each.lost, each.hash) for each in _repaired(commit.events)}
-        self._base = commit.hash if lost is None else lost.next_prev or commit.hash
-
-    def _add(self, commit: Commit, cause: str) -> None:
-        place, path = commit.place, f"{self._place}/{segment.name(commit.place.segment)}"
-        length = place.line_bytes
-        before = self.damages[-1] if self.damages else None
-        if before is not None and before.file == path and before.action == "end":
-            # The line that lacks its LF is the damaged one: there is nothing to be ended.
-            self.damages.pop()
-            length -= 1
-            before = self.damages[-1] if self.damages else None
-        if (
-            before is not None
-            and (before.file, before.offset + before.bytes, before.last + 1) == (path, place.offset, commit.seq)
-            and before.first <= before.last
-        ):
-            self.damages[-1] = msgspec.structs.replace(
-                before, bytes=before.bytes + length, last=commit.seq, next_prev=commit.hash
-            )
-            return
-        line = self._line_number(path, place.offset)
-        damage = Damage(path, place.segment, line, place.offset, length, commit.seq, commit.seq, "", "", cause, "cut")
-        self.damages.append(msgspec.structs.replace(damage, prev=self._base, next_prev=commit.hash))
-
-    def _line_number(self, path: str, offset: int) -> int:
-        fd, line, at = self._files.open(path, os.O_RDONLY), 1, 0
-        try:
-            while at < offset:
-                data = self._files.pread(fd, min(_PIECE_BYTES, offset - at), at)
-                line, at = line + data.count(b"\n"), at + (len(data) or offset)
-        finally:
-            self._files.close(fd)
-        return line
-
-
-def _render_refusal(error: OSError) -> str:
-    """Why the system does not read, and what to do where nothing but a file may stand."""
-    cause = render_place(error)
-    if error.errno == errno.ELOOP:
-        return f"{cause}: put the file itself in its place, or remove it"
-    # A segment is opened for reading only: so the system speaks of directories, pipes, devices and sockets.
-    return f"{cause}: remove it, it is no segment" if error.errno in (errno.EINVAL, errno.ENXIO) else cause
 
 
 def _piece_name(damage: Damage) -> str:

@@ -6,15 +6,12 @@ the reader about what a sound line is.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
-from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from journal import salvage, segment
+from journal import archive, salvage, segment, survey
 from journal.errors import UnsupportedError
 from journal.findings import Damage, Fault, LostRange, Tail, Verdict
 from journal.record import LINE_BYTES_MAX, Commit
@@ -23,33 +20,16 @@ from journal.segment import Position
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
     from journal.files import Files
     from journal.segment import Scan
+    from journal.survey import Found
 
 _CHUNK_BYTES: Final = 1 << 20
 _NOWHERE: Final = msgspec.structs.replace(segment.start(1), next_seq=0)
 _FOLLOWS_NOTHING: Final = "continues neither the damaged line before it nor the last sound one"
 _OUT_OF_PLACE: Final = "stands where it does not belong"
-_OPENING_LINES_MAX: Final = 16  # something may have been put in before the line that opens a segment
-
-
-class _Segment(msgspec.Struct, frozen=True):
-    """A file, and what its name or its first line says it begins with: 0 where neither does.
-
-    ``sound`` is whether its first line verifies by itself; ``prev`` and ``journal`` are what that line says, and
-    ``held`` is whether any line near its beginning is one that belongs there. ``opens`` is the seq of its first line
-    where that opens another segment, and no line belongs where the name says; else 0.
-    """
-
-    path: Path
-    first_seq: int
-    held: bool = False
-    sound: bool = False
-    prev: str | None = None
-    journal: str | None = None
-    size: int = 0
-    opens: int = 0
 
 
 class Walker:
@@ -64,13 +44,19 @@ class Walker:
         self.verdict = Verdict()
         self.damages: list[Damage] = []
         self._files = files
-        self._segments: list[_Segment] = []
+        self._segments: list[Found] = []
         self._journal: str | None = None
         self._number = 0  # index of the segment that is walked
         self._fd = -1
+        self._broken = ""  # why the archive that is walked could be unpacked only in part
         self._at = _NOWHERE
         self._line = 1
         self._begun = False  # whether a line of the segment was kept, or a `lost` line will stand in it
+
+    @property
+    def file(self) -> str:
+        """Path of the file that is walked: a line that was just given stands in it."""
+        return str(self._path)
 
     def walk(self, paths: Iterable[Path]) -> Iterator[Commit | Fault]:
         """Everything in order; see the function `walk`."""
@@ -78,10 +64,9 @@ class Walker:
         for path in paths:
             if path.is_dir():
                 whole = whole or not self._segments
-                names = sorted(name for name in self._files.listdir(str(path)) if segment.parse_name(name))
-                self._segments += [self._look(path / name) for name in names]
+                self._segments += [survey.look(self._files, found) for found in survey.files_of(self._files, path)]
             else:
-                self._segments.append(self._look(path))
+                self._segments.append(survey.look(self._files, path))
         journals = Counter(each.journal for each in self._segments if each.journal is not None)
         self._journal = journals.most_common(1)[0][0] if journals else None
         if whole:
@@ -89,44 +74,15 @@ class Walker:
         for number, here in enumerate(self._segments):
             self._number = number
             yield from self._walk_segment(here)
-
-    def _look(self, path: Path) -> _Segment:
-        """What is known of a file before it is walked: by its name, and by the line that opens it."""
-        named = segment.parse_name(path.name) or 0
-        try:
-            self._fd = self._files.open(str(path), os.O_RDONLY)
-        except FileNotFoundError:
-            return _Segment(path, named)
-        held = False
-        try:
-            size = self._files.fstat(self._fd).st_size
-            for number, raw in enumerate(islice(self._raws(), _OPENING_LINES_MAX)):
-                seq = salvage.stated_seq(raw.line)
-                found = salvage.parse_opening(raw.line, named or seq)
-                if found is not None:
-                    opened = segment.parse_opened(found.events)
-                    prev, journal = (opened.prev, opened.journal) if opened is not None else (None, None)
-                    return _Segment(path, found.seq, held=True, sound=True, prev=prev, journal=journal, size=size)
-                held = held or seq == named + number
-            opens = self._look_for_another(named)
-        finally:
-            self._files.close(self._fd)
-        return _Segment(path, named, held, size=size, opens=opens)
-
-    def _look_for_another(self, named: int) -> int:
-        """The seq with which the file that is open begins, if that and all others are lower than its name says."""
-        first = next((raw.line for raw in self._raws()), b"")
-        seq = salvage.stated_seq(first)
-        if not 0 < seq < named or salvage.parse_opening(first, seq) is None:
-            return 0
-        return seq if all(salvage.stated_seq(raw.line) < named for raw in self._raws()) else 0
+        if whole and self._segments and self._segments[-1].packed:
+            yield self._make_end()
 
     def _start(self, first_seq: int) -> None:
         self._at = msgspec.structs.replace(segment.start(first_seq), journal=self._journal)
 
     # --- one segment
 
-    def _walk_segment(self, here: _Segment) -> Iterator[Commit | Fault]:
+    def _walk_segment(self, here: Found) -> Iterator[Commit | Fault]:
         """Walk one file, and what should have come before it."""
         begins = here.first_seq or self._at.next_seq or 1
         if not self._at.next_seq:
@@ -140,10 +96,11 @@ class Walker:
         if begins > next_seq:
             yield self._make_up(here)
         try:
-            self._fd = self._files.open(str(here.path), os.O_RDONLY)
+            opened = archive.open_any(self._files, str(here.path))
         except FileNotFoundError:
             yield self._fault(here.path, 1, 0, begins, "the segment is missing")
             return
+        self._fd, self._broken = opened.fd, opened.fault
         try:
             self.verdict.segments += 1
             self._line, self._begun = 1, False
@@ -152,27 +109,34 @@ class Walker:
         finally:
             self._files.close(self._fd)
 
-    def _is_foreign(self, here: _Segment) -> bool:
+    def _is_foreign(self, here: Found) -> bool:
         return here.journal not in (None, self._journal)
 
-    def _is_stray(self, here: _Segment) -> bool:
+    def _is_stray(self, here: Found) -> bool:
         """Whether a file leaves no gap before it: it is another journal's, or a copy under a name that was free."""
         return self._is_foreign(here) or (
             here.opens > 0 and any(each.first_seq == here.opens and each.size >= here.size for each in self._segments)
         )
 
-    def _take_away(self, here: _Segment, cause: str) -> Fault:
+    def _take_away(self, here: Found, cause: str) -> Fault:
         """Leave out a file that has no place in the chain."""
         seq, size = self._at.next_seq, self._files.stat(str(here.path)).st_size
         self.damages.append(Damage(str(here.path), here.first_seq, 1, 0, size, seq, seq - 1, "", None, cause, "take"))
         return self._fault(here.path, 1, 0, seq, cause)
 
-    def _make_up(self, here: _Segment) -> Fault:
+    def _make_up(self, here: Found) -> Fault:
         """Pass over the segments that are missing before one."""
         seq, cause = self._at.next_seq, "the segment that begins with it is missing"
-        path = here.path.with_name(segment.name(seq))
+        path = here.beside(seq)
         damage = Damage(str(path), seq, 1, 0, 0, seq, here.first_seq - 1, "", None, cause, "make")
         self._note(damage, _stated(here))
+        return self._fault(path, 1, 0, seq, cause)
+
+    def _make_end(self) -> Fault:
+        """The segment after the last one is missing: only those are packed that another one follows."""
+        seq, cause = self._at.next_seq, "the segment that begins with it is missing: what is packed is never the last"
+        path = self._segments[-1].beside(seq)
+        self._note(Damage(str(path), seq, 1, 0, 0, seq, seq, "", None, cause, "make", guessed=True), None)
         return self._fault(path, 1, 0, seq, cause)
 
     def _lines(self) -> Iterator[Commit | Fault]:
@@ -238,7 +202,7 @@ class Walker:
         if following is None:
             yield from self._finish_last(size, mixed)
             return
-        unfinished = None if mixed else self._unfinished(size)
+        unfinished = None if mixed or self._broken else self._unfinished(size)
         if unfinished is not None:
             cause = "lacks its line feed, in a segment that is not the last"
             self.damages.append(
@@ -246,12 +210,17 @@ class Walker:
             )
             yield self._fault(self._path, self._line, self._at.offset, self._at.next_seq, cause)
             yield from self._take(unfinished)
-        elif size > self._at.offset or not self._begun:
-            cause = mixed if size else "the segment is empty and is not the last"
+        elif size > self._at.offset or self._broken or not self._begun:
+            cause = self._broken or (mixed if size else "the segment is empty and is not the last")
             yield from self._cut(size, following.first_seq or self._at.next_seq, _stated(following), cause)
 
     def _finish_last(self, size: int, mixed: str) -> Iterator[Fault]:
-        if not self._is_torn():
+        if self._segments[self._number].packed:
+            if size > self._at.offset or self._broken:
+                lines = sum(1 for _ in self._raws())
+                yield from self._cut(size, self._at.next_seq + lines, None, self._broken or mixed)
+                self.damages[-1] = msgspec.structs.replace(self.damages[-1], guessed=lines > 0)
+        elif not self._is_torn():
             end, lines = self._at.offset, 0
             for raw in self._raws():
                 if raw.ended:
@@ -312,7 +281,7 @@ class Walker:
     def _path(self) -> Path:
         return self._segments[self._number].path
 
-    def _following(self) -> _Segment | None:
+    def _following(self) -> Found | None:
         """The segment that will come next, those left out that have no place in the chain."""
         next_seq = self._at.next_seq
         for each in self._segments[self._number + 1 :]:
@@ -329,6 +298,8 @@ class Walker:
         return None
 
     def _is_torn(self) -> bool:
+        if self._segments[self._number].packed:
+            return False
         line = self._files.pread(self._fd, LINE_BYTES_MAX, self._at.offset).partition(b"\n")[0]
         return segment.is_torn_line(line, self._at.offset)
 
@@ -343,31 +314,7 @@ class Walker:
 
     def _raws(self, end: float = float("inf")) -> Iterator[Raw]:
         """The bytes from here to ``end``, or to the end of the file, line by line."""
-        offset = self._at.offset
-        while offset < end:
-            data = self._files.pread(self._fd, int(min(LINE_BYTES_MAX, end - offset)), offset)
-            *lines, rest = data.split(b"\n")
-            for line in lines:
-                yield Raw(offset, len(line) + 1, line, ended=True)
-                offset += len(line) + 1
-            if lines:
-                continue
-            if len(rest) < LINE_BYTES_MAX:
-                if rest:
-                    yield Raw(offset, len(rest), rest, ended=False)
-                return
-            raw = self._long_raw(offset)
-            yield raw
-            offset += raw.length
-
-    def _long_raw(self, offset: int) -> Raw:
-        end = offset + LINE_BYTES_MAX
-        while data := self._files.pread(self._fd, _CHUNK_BYTES, end):
-            feed = data.find(b"\n")
-            if feed >= 0:
-                return Raw(offset, end + feed + 1 - offset, b"", ended=True)
-            end += len(data)
-        return Raw(offset, end - offset, b"", ended=False)
+        return survey.raws(self._files, self._fd, self._at.offset, end)
 
     def _fault(self, path: Path, line: int, offset: int, seq: int, cause: str) -> Fault:
         self.verdict.faults += 1
@@ -388,6 +335,6 @@ def _within(found: Scan, at: Position, limit: Next | None) -> Scan:
     return segment.Scan(found.commits[:number], end, _OUT_OF_PLACE, [each for each in found.unchecked if each <= seq])
 
 
-def _stated(following: _Segment | None) -> Next | None:
+def _stated(following: Found | None) -> Next | None:
     """What the next segment says it continues; None if there is none, or it is damaged where it begins."""
     return Next(following.first_seq, following.prev) if following is not None and following.sound else None

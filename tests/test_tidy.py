@@ -10,7 +10,7 @@ from typing import get_args
 import msgspec
 import pytest
 
-from agentbus import errors, events, fold, tools
+from agentbus import config, errors, events, fold, tools
 from agentbus.config import Settings
 
 ROOT = Path(__file__).parent.parent
@@ -126,9 +126,9 @@ def test_a_pure_room_imports_no_clock_no_files_and_no_threads(path: Path) -> Non
         assert not {name.split(".")[0] for name in imports(path)} & IMPURE
 
 
-def test_only_the_demo_of_the_product_imports_the_sdk() -> None:
+def test_only_the_demo_and_the_sdks_own_door_import_the_sdk() -> None:
     users = [named(path) for path in ALL if any(name.split(".")[0] == "mcp" for name in imports(path))]
-    assert users == ["agentbus/cli/demo.py"]
+    assert users == ["agentbus/cli/demo.py", "agentbus/sdk.py"]
 
 
 @pytest.mark.parametrize("path", EVERY, ids=named)
@@ -172,13 +172,15 @@ def test_the_readme_names_every_command() -> None:
     assert [name for name in commands if f"`agentbus {name}" not in readme] == []
 
 
-def test_the_documents_name_every_setting_with_its_default() -> None:
-    text = (ROOT / "docs" / "reference.md").read_text()
-    for name, default in zip(Settings.__struct_fields__, [None, *Settings.__struct_defaults__], strict=True):
-        row = re.search(rf"^\| `{name}` \| (.+?) \|", text, flags=re.MULTILINE)
-        assert row, name
-        if default is not None:
-            assert row[1] == (str(default).lower() if isinstance(default, bool) else str(default)), name
+def test_the_documents_name_every_setting_with_its_default_and_its_range() -> None:
+    text = (ROOT / "docs" / "reference.md").read_text().split("## Settings\n")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| (.+?) \| (.*?) ?\| (?:.+) \|$", text, flags=re.MULTILINE)
+    defaults = ["`~/.local/share/agentbus`", *Settings.__struct_defaults__]
+    in_code = [
+        (key, str(default).lower() if isinstance(default, bool) else str(default), config.render_range(key))
+        for key, default in zip(Settings.__struct_fields__, defaults, strict=True)
+    ]
+    assert rows == in_code
 
 
 def test_the_documents_name_every_error_code() -> None:

@@ -4,7 +4,8 @@
     tools/mutate.py --room journal/record.py     a score and the survivors
     tools/mutate.py --room journal/record.py --list     the mutants, nothing is run
     tools/mutate.py --room journal/record.py --in decode     one function's
-    tools/mutate.py --map FILE ...     keep what was learned of the tests, for the next time
+    tools/mutate.py --map FILE ...     keep what was learned of the tests; next time only changed ones are learned anew
+    tools/mutate.py --again FILE ...     only the survivors that an earlier run's output names
 
 A survivor that no test can or should kill is explained in tools/mutants/explained.md; an explanation that fits no
 mutant any more is named. Ends with one line a room, and exit 1 if a survivor is not explained.
@@ -13,6 +14,7 @@ mutant any more is named. Ends with one line a room, and exit 1 if a survivor is
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 import time
@@ -23,13 +25,14 @@ from pathlib import Path
 import click
 
 from tools.mutants.operators import Mutant, mutants
-from tools.mutants.trial import Map, Outcome, Trials
+from tools.mutants.trial import OTHERS_S, Map, Outcome, Trials
 
 ROOT = Path(__file__).parent.parent
 EXPLAINED = "tools/mutants/explained.md"
 AT_ONCE = 40  # the tests are collected once for so many mutants, and survivors are told after them
 MODULE = "(module)"  # stands for what is in no function
 _ENTRY = re.compile(r"- `([^`]*)`: ``(.+?)`` → ``(.+?)``: (.+)")
+_SURVIVOR = re.compile(r"^(?:survived|not run): (.+?):\d+ - `([^`]*)`: ``(.+?)`` → ``(.+?)``  \[", re.MULTILINE)
 Key = tuple[str, str, str, str]
 
 
@@ -37,22 +40,27 @@ Key = tuple[str, str, str, str]
 @click.option("--room", "rooms", multiple=True, required=True, help="A module, such as journal/record.py; repeatable.")
 @click.option("--in", "function", default="", help="Only mutants in this function or class, by its dotted name.")
 @click.option("--list", "only_list", is_flag=True, help="Print the mutants and run nothing.")
+@click.option("--again", type=click.Path(path_type=Path, exists=True), help="Only what this output calls survivors.")
+@click.option("--others", default=OTHERS_S, help="Seconds of other rooms' tests for each mutant, the quick ones first.")
 @click.option("--map", "map_file", type=click.Path(path_type=Path), help="Keep the map of the tests here, or use it.")
 @click.option("--tests", multiple=True, help="Where tests come from; default: tests/<the room's package>.")
 @click.option("--root", default=ROOT, type=click.Path(path_type=Path), help="The project, if not this one.")
-def main(  # one option each
+def main(  # noqa: PLR0913, PLR0917  # one option each
     rooms: tuple[str, ...],
     function: str,
     only_list: bool,  # noqa: FBT001  # a flag
+    again: Path | None,
+    others: float,
     map_file: Path | None,
     tests: tuple[str, ...],
     root: Path,
 ) -> None:
     """Run the command."""
-    trials = Trials(root, tests or sorted({f"tests/{Path(room).parts[0]}" for room in rooms}))
+    trials = Trials(root, tests or sorted({f"tests/{Path(room).parts[0]}" for room in rooms}), others)
+    named = None if again is None else parse_survivors(again.read_text())
     try:
         every = {room: list(mutants(room, trials.source(room))) for room in rooms}
-        chosen = {room: [each for each in some if _within(each, function)] for room, some in every.items()}
+        chosen = {room: [each for each in some if _is_asked(each, function, named)] for room, some in every.items()}
         if only_list:
             for each in (each for some in chosen.values() for each in some):
                 click.echo(render(each))
@@ -69,18 +77,20 @@ def main(  # one option each
     sys.exit(1 if left else 0)
 
 
-def _within(mutant: Mutant, function: str) -> bool:
-    return not function or f"{mutant.function}.".startswith(f"{function}.")
+def _is_asked(mutant: Mutant, function: str, named: set[Key] | None) -> bool:
+    within = not function or f"{mutant.function}.".startswith(f"{function}.")
+    return within and (named is None or _key(mutant) in named)
 
 
 def _map(trials: Trials, file: Path | None) -> Map:
-    if file is not None and file.exists():
-        return Map(**json.loads(file.read_text()))
-    known = trials.learn()
+    is_kept = file is not None and file.exists()
+    known = Map(**json.loads(file.read_text())) if file is not None and is_kept else trials.learn()
+    if (trials.refresh(known) or not is_kept) and file is not None:
+        new = file.with_name(f"{file.name}.{os.getpid()}")  # two runs may share it
+        new.write_text(json.dumps(asdict(known)))
+        new.replace(file)
     if known.failed:
         click.echo(f"left out, since they fail on the unchanged project: {', '.join(sorted(set(known.failed)))}")
-    if file is not None:
-        file.write_text(json.dumps(asdict(known)))
     return known
 
 
@@ -132,6 +142,12 @@ def parse_explained(text: str) -> dict[Key, str]:
         for function, before, after, reason in _ENTRY.findall(entries):
             found[room.strip(), "" if function == MODULE else function, before, after] = reason
     return found
+
+
+def parse_survivors(text: str) -> set[Key]:
+    """The mutants that the output of a run calls survivors."""
+    found = _SURVIVOR.findall(text)
+    return {(room, "" if function == MODULE else function, before, after) for room, function, before, after in found}
 
 
 def _key(mutant: Mutant) -> Key:

@@ -2,7 +2,7 @@
 
 A command's module is imported when the command is asked for, or for ``agentbus --help``: ``agentbus
 subscribe`` loads neither msgspec nor the MCP SDK. The command ``NAME`` is the click command called ``NAME``
-in ``agentbus/cli/NAME.py``.
+in ``agentbus/cli/NAME.py``, without the dash it may have.
 
 Exit status: 0 done, 1 refused or failed, 2 usage. A command that is done returns None; one that printed a
 finding calls ``ctx.exit(1)``; a refusal is raised as BusError, JournalError or click.ClickException, and is
@@ -32,13 +32,15 @@ _COMMANDS = (
     "channel",
     "post",
     "status",
+    "ack-all",
+    "config",
     "reset",
     "replay",
     "repair",
     "demo",
 )
 _OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-_MODULES = {"unsubscribe": "subscribe"}
+_MODULES = {"unsubscribe": "subscribe", "ack-all": "ackall"}
 
 
 def complain(text: str) -> None:
@@ -70,7 +72,7 @@ class _Commands(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         module = importlib.import_module(f"agentbus.cli.{_MODULES.get(cmd_name, cmd_name)}")
-        command: click.Command = getattr(module, cmd_name)
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
 
     def main(self, *args: Any, **extra: Any) -> NoReturn:  # noqa: ANN401 - click's own, passed on

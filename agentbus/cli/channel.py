@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentbus import calls, queries
+from agentbus import joining, queries
 from agentbus.arguments import CreateChannelArguments
 from agentbus.cli import bus
 from agentbus.cli.output import print_json, print_rows
@@ -41,7 +41,7 @@ def create(name: str, *, memory: bool, as_json: bool, settings: Settings) -> Non
     wanted = CreateChannel(as_=person, channel=parse_channel_name(name), kind=kind)
     with bus.person(settings, person, lambda state: require_creatable(state, wanted)) as (host, as_):
         given = CreateChannelArguments(as_=as_, name=name, kind=kind)
-        done = calls.create_channel(given, host, Control(host.bus))
+        done = joining.create_channel(given, host, Control(host.bus))
     if as_json:
         print_json(done)
         return

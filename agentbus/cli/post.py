@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentbus import calls
+from agentbus import sending
 from agentbus.arguments import PostArguments
 from agentbus.cli import bus
 from agentbus.cli.output import print_json
@@ -35,10 +35,10 @@ def post(channel: str, text: str, *, name: str | None, as_json: bool, settings: 
     content = _read_stdin(settings.max_message_kib << 10) if text == "-" else text
     _require_utf8(content)
     asked = bus.login_name() if name is None else parse_agent_name(name)
-    wanted = calls.post_command(PostArguments(as_=asked, channel=channel, content=content))
+    wanted = sending.post_command(PostArguments(as_=asked, channel=channel, content=content))
     with bus.person(settings, asked, lambda state: require_channel(state, wanted.channel)) as (host, as_):
         given = PostArguments(as_=as_, channel=channel, content=content)
-        done = {"as": as_, **calls.post(given, host, Control(host.bus))}
+        done = {"as": as_, **sending.post(given, host, Control(host.bus))}
     if as_json:
         print_json(done)
     else:

@@ -6,7 +6,6 @@ agentbus/replay.py's, whether it is sound the journal's: there is no second pars
 
 from __future__ import annotations
 
-import errno
 import shutil
 import sys
 import time
@@ -18,22 +17,19 @@ import click
 
 from agentbus import queries, wire
 from agentbus import replay as auditor
-from agentbus.cli import bus, complain
+from agentbus.cli import bus, complain, proof
 from agentbus.cli.output import escape_json
+from agentbus.cli.sources import NEXT_STEP, Sources, render_lost, render_tail
 from agentbus.columns import render_count
 from agentbus.fold import FoldError, fold
 from agentbus.state import State
-from agentbus.visible import render_visible
-from journal import Commit, CorruptError, Fault, Verdict, parse_time, walk
+from journal import Commit, CorruptError, Fault, Verdict, parse_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from journal import LostRange, Tail
+    from collections.abc import Callable
 
 _COLUMNS_MIN = 100  # on a narrower terminal a line wraps: less of it would say nothing
 _ORPHANS_SHOWN_MAX = 20
-_NEXT = "put a good copy back if you have one; else run `agentbus repair`, which shows what it will do, and asks"
 
 
 @click.command()
@@ -61,9 +57,9 @@ def replay(
     _refuse_mixed({"--json": as_json, "--state": state, "--verify": verify, "--utc": utc})
     named = paths or (bus.load_settings(config_path).data_directory,)
     try:
-        sources = [_source(path) for path in named if paths or path.exists()]
+        sources = Sources(named, own=not paths)
         if verify:
-            verdict = _verify(sources, own=not paths)
+            verdict = proof.verify(sources)
         elif state:
             verdict = _print_state(sources)
         else:
@@ -73,7 +69,7 @@ def replay(
             raise
         raise click.ClickException(f"{error.filename}: cannot read it: {error.strerror}") from error
     except CorruptError as error:
-        step = "" if paths else f". Next: {_NEXT}"
+        step = "" if paths else f". Next: {NEXT_STEP}"
         raise click.ClickException(f"{auditor.shorten_hashes(str(error))}; --verify lists every fault{step}") from error
     if verdict.commits or verdict.tail is not None:
         return
@@ -88,20 +84,10 @@ def _refuse_mixed(options: dict[str, bool]) -> None:
         raise click.UsageError(f"{' and '.join(given)} exclude each other.")
 
 
-def _source(path: Path) -> Path:
-    """The journal directory or segment file that a path stands for."""
-    if not path.exists():
-        raise click.ClickException(f"{path}: there is no such file or directory")
-    inside = path / "journal"
-    if not path.is_dir() and not path.is_file():
-        raise click.ClickException(f"{path}: this cannot be read twice: save it to a file first")
-    return inside if inside.is_dir() else path
-
-
 # --- reading
 
 
-def _read(sources: list[Path], take: Callable[[Commit], None]) -> Verdict:
+def _read(sources: Sources, take: Callable[[Commit], None]) -> Verdict:
     """Hand over every commit, and say on stderr what a reader must not miss.
 
     Raises:
@@ -109,7 +95,7 @@ def _read(sources: list[Path], take: Callable[[Commit], None]) -> Verdict:
     """
     verdict = Verdict()
     try:
-        for found in _walk(sources):
+        for found in sources.walk():
             if isinstance(found, Commit):
                 _take(sources, found, take)
             elif isinstance(found, Fault):
@@ -119,17 +105,17 @@ def _read(sources: list[Path], take: Callable[[Commit], None]) -> Verdict:
     finally:
         sys.stdout.flush()  # a reader of ours that is gone is met here by click, at exit by nobody
     for lost in verdict.lost:
-        complain(_render_lost(lost))
+        complain(render_lost(lost))
     if verdict.tail is not None:
-        complain(_render_tail(verdict.tail))
+        complain(render_tail(verdict.tail))
     return verdict
 
 
-def _take(sources: list[Path], commit: Commit, take: Callable[[Commit], None]) -> None:
+def _take(sources: Sources, commit: Commit, take: Callable[[Commit], None]) -> None:
     try:
         take(commit)
     except (wire.MalformedError, FoldError) as error:
-        fault = _fault_at(sources, commit, error.cause)
+        fault = sources.fault_at(commit, error.cause)
         raise CorruptError(fault.file, fault.line, fault.offset, fault.seq, fault.cause) from error
 
 
@@ -149,7 +135,7 @@ def _line_printer(*, utc: bool) -> Callable[[Commit], None]:
     return take
 
 
-def _print_state(sources: list[Path]) -> Verdict:
+def _print_state(sources: Sources) -> Verdict:
     state = State()
 
     def take(commit: Commit) -> None:
@@ -169,85 +155,6 @@ def _print_state(sources: list[Path]) -> Verdict:
     if len(state.orphans) > _ORPHANS_SHOWN_MAX:
         complain(f"and so are {render_count(len(state.orphans) - _ORPHANS_SHOWN_MAX, 'more event')}")
     return verdict
-
-
-# --- proof
-
-
-def _verify(sources: list[Path], *, own: bool) -> Verdict:
-    verdict, faults = Verdict(), 0
-    for found in _walk(sources):
-        if isinstance(found, Verdict):
-            verdict = found
-            continue
-        fault = _check(sources, found) if isinstance(found, Commit) else found
-        if fault is not None:
-            faults += 1
-            _say(f"fault: {fault.file} line {fault.line} (byte {fault.offset}, seq {fault.seq}): {fault.cause}")
-    for lost in verdict.lost:
-        _say(_render_lost(lost))
-    if verdict.unchecked:
-        _say(f"note: seq {', '.join(map(str, verdict.unchecked))}: taken on trust, the hash before it is gone")
-    if verdict.tail is not None:
-        _say(f"note: {_render_tail(verdict.tail)}")
-    what = f"{render_count(verdict.commits, 'commit')} in {render_count(verdict.segments, 'segment')}"
-    extent = f"{what}, {auditor.render_seqs(verdict.first_seq, verdict.last_seq)}"
-    if faults or verdict.lost:
-        wrong = f"{render_count(faults, 'fault')} and {render_count(len(verdict.lost), 'lost range')}"
-        _say(f"failed: {wrong}; the rest verifies: {extent}")
-        if faults and own:
-            _say(f"Next: {_NEXT}")
-        click.get_current_context().exit(1)
-    if verdict.commits:
-        _say(f"ok: {extent}, anchor {verdict.last_seq}:{verdict.hash}")
-    return verdict
-
-
-def _check(sources: list[Path], commit: Commit) -> Fault | None:
-    """What the chain cannot see in a line that verifies: whether a bus can have written it."""
-    try:
-        auditor.parse_events(commit)
-    except wire.MalformedError as error:
-        return _fault_at(sources, commit, error.cause)
-    return None
-
-
-def _say(text: str) -> None:
-    click.echo(render_visible(text))
-
-
-# --- both
-
-
-def _walk(sources: list[Path]) -> Iterator[Commit | Fault | Verdict]:
-    try:
-        yield from walk(sources)
-    except OSError as error:
-        cause = f"{error.filename or 'the journal'}: cannot read it: {error.strerror}"
-        step = "; remove it, it is no segment" if error.errno in (errno.EISDIR, errno.EINVAL, errno.ENXIO) else ""
-        raise click.ClickException(cause + step) from error
-
-
-def _fault_at(sources: list[Path], commit: Commit, cause: str) -> Fault:
-    """Where a commit stands. Looked for only now, as hardly any journal needs it."""
-    begin, offset = b'{"seq":%d,' % commit.seq, commit.place.offset
-    files = [file for path in sources for file in (sorted(path.glob("*.jsonl")) if path.is_dir() else [path])]
-    for file in files:
-        data = file.read_bytes()
-        if data.startswith(begin, offset):
-            return Fault(str(file), data.count(b"\n", 0, offset) + 1, offset, commit.seq, cause)
-    return Fault("a file that is gone", 0, offset, commit.seq, cause)
-
-
-def _render_lost(lost: LostRange) -> str:
-    seqs, place = auditor.render_seqs(lost.seq, lost.last), "its" if lost.seq == lost.last else "their"
-    return f"LOST: {seqs} ({lost.reason}); in {place} place stands {lost.seq}:{lost.hash}"
-
-
-def _render_tail(tail: Tail) -> str:
-    what = "a whole line without its end" if tail.unfinished_line else "a torn tail, or a line that is being written"
-    size = render_count(tail.bytes, "byte")
-    return f"{what}: {size} of {tail.file} from byte {tail.offset}; never acknowledged, so not counted"
 
 
 def _local_time(text: str) -> str:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from agentbus import commands as cmd
-from agentbus.decide import channels, messages, receiving, sessions
-from agentbus.events import Reset
+from agentbus.decide import ackall, channels, memories, messages, receiving, retention, sessions
+from agentbus.events import Evicted, Reset
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,13 +20,17 @@ if TYPE_CHECKING:
 
 
 def decide(state: State, command: Command[R], facts: Facts) -> Decision[R]:
-    """What follows from a command at this State.
+    """What follows from a command at this State. What retention has to evict stands in front of its events.
 
     Raises:
         BusError: a refusal; the message names what was given and the next step.
     """
     rule = _RULES[type(command)]
-    return cast("Decision[R]", rule(state, command, facts))
+    decision = cast("Decision[R]", rule(state, command, facts))
+    if not decision.events or type(decision.events[0]) is Evicted:
+        return decision
+    evicted = retention.due(state, facts)
+    return cmd.Decision((*evicted, *decision.events), decision.result) if evicted else decision
 
 
 def _reset(state: State, command: cmd.Reset, facts: Facts) -> Decision[None]:  # noqa: ARG001  # one shape for all rules
@@ -40,6 +44,9 @@ _RULES: dict[type, Callable[[State, Any, Facts], Decision[Any]]] = {
     cmd.Subscribe: channels.subscribe,
     cmd.Unsubscribe: channels.unsubscribe,
     cmd.Post: messages.post,
+    cmd.EditMemory: memories.edit_memory,
+    cmd.DeleteMemory: memories.delete_memory,
     cmd.Receive: receiving.receive,
+    cmd.AckAll: ackall.ack_all,
     cmd.Reset: _reset,
 }

@@ -18,6 +18,7 @@ from agentbus.decide.sessions import require_session
 from agentbus.errors import CAPACITY_EXHAUSTED, CONFLICT, NOT_FOUND, BusError, render_value
 from agentbus.events import ChannelCreated, Subscribed, Unsubscribed
 from agentbus.limits import CHANNELS_MAX, NEAREST_NAMES_MAX
+from agentbus.state import hidden_through
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -97,8 +98,9 @@ def subscribe(state: State, command: Subscribe, facts: Facts) -> Decision[Subscr
     if command.channel in state.subscriptions.get(command.as_, {}):
         return Decision((), SubscribeResult(already=True))
     cursor = state.last_seq
-    if command.oldest and channel.retained.seqs:
-        cursor = channel.retained.seqs[0] - 1
+    oldest = channel.retained.first_after(hidden_through(channel, facts.horizon_ms))
+    if command.oldest and oldest < len(channel.retained):
+        cursor = channel.retained.seqs[oldest] - 1
     made = Subscribed(as_=command.as_, channel=command.channel, cursor=cursor)
     return Decision((made,), SubscribeResult(already=False))
 

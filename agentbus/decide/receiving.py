@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET, Struct, json, structs
 
 from agentbus.commands import Decision, Facts, Receive, ReceiveResult
+from agentbus.decide.retention import passed_over
 from agentbus.decide.sessions import idle_subscriptions, require_session
 from agentbus.errors import NOT_FOUND, BusError, render_value
 from agentbus.events import Acked, Active, Delivered, Expired, Gap, Unsubscribed
 from agentbus.kinds import MEMORY
 from agentbus.limits import ACTIVE_INTERVAL_MS, RESULT_FRAME_BYTES
-from agentbus.state import Batch, handed_out, shown_bytes
+from agentbus.state import Batch, handed_out, hidden_through, shown_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,6 +57,13 @@ class _View(Struct, frozen=True):
     behind: Batch | None
 
 
+class _Notices(Struct, frozen=True):
+    """What rides in a batch beside messages: gaps not told yet, and subscriptions just dropped."""
+
+    gaps: list[Gap]
+    expired: list[Expired]
+
+
 def receive(state: State, command: Receive, facts: Facts) -> Decision[ReceiveResult]:
     """Ack, then the pending batch again or a new one. With nothing to hand out only the ack is written."""
     require_session(state, command.as_, facts.owner)
@@ -63,7 +71,7 @@ def receive(state: State, command: Receive, facts: Facts) -> Decision[ReceiveRes
     acked = batch is not None and command.ack == batch.token
     ignored = command.ack is not None and not acked
     if batch is not None and not acked:
-        return Decision((), _again(state, command, batch, ignored=ignored))
+        return Decision((), _again(state, command, batch, facts, ignored=ignored))
     events: list[AnyEvent] = []
     expired: list[Expired] = []
     room = _Room(facts.policy.result_bytes_max - RESULT_FRAME_BYTES)
@@ -73,10 +81,12 @@ def receive(state: State, command: Receive, facts: Facts) -> Decision[ReceiveRes
         # What there is no room to tell is not dropped either.
         expired = list(takewhile(room.takes_notice, idle_subscriptions(state, command.as_, facts)))
         events += [Unsubscribed(as_=command.as_, channel=gone.channel, reason="expired") for gone in expired]
-    view = _view(state, command, command.channels, batch, {gone.channel for gone in expired})
-    result, delivered = _new_batch(state, command, view, expired, room, facts.token)
+    view = _view(state, command, command.channels, batch, {gone.channel for gone in expired}, facts.horizon_ms)
+    evicted, gaps = passed_over(state, command.as_, view.cursors, facts) if command.count else ([], [])
+    notices = _Notices(_gaps(state, command, view) + gaps, expired)
+    result, delivered = _new_batch(state, command, view, notices, room, facts.token)
     if delivered is not None:
-        events.append(delivered)
+        events = [*evicted, *events, delivered]
     elif command.count and not events and _active_is_due(state, command.as_, facts):
         events.append(Active(as_=command.as_))
     return Decision(tuple(events), structs.replace(result, acked=acked, ack_ignored=ignored))
@@ -88,8 +98,9 @@ def _view(
     channels: tuple[ChannelName, ...] | None,
     behind: Batch | None,
     dropped: set[str],
+    horizon_ms: int,
 ) -> _View:
-    """The channels asked for (None: all), each with its cursor, or with the end of the batch it lies behind.
+    """The channels asked for (None: all), each with its cursor, or with the end of the batch or of what is over age.
 
     Raises:
         BusError: not_found; the identity is not subscribed to a channel it names.
@@ -104,7 +115,7 @@ def _view(
             )
     ends = behind.ends if behind else {}
     cursors = {
-        channel: max(subscription.cursor, ends.get(channel, 0))
+        channel: max(subscription.cursor, ends.get(channel, 0), hidden_through(state.channels[channel], horizon_ms))
         for channel, subscription in mine.items()
         if channel not in dropped and (channels is None or channel in channels)
     }
@@ -122,14 +133,18 @@ def _waiting(state: State, view: _View) -> int:
 
 
 def _new_batch(
-    state: State, command: Receive, view: _View, expired: list[Expired], room: _Room, token: str
+    state: State,
+    command: Receive,
+    view: _View,
+    notices: _Notices,
+    room: _Room,
+    token: str,
 ) -> tuple[ReceiveResult, Delivered | None]:
     if command.count == 0:
         return ReceiveResult(more=_waiting(state, view)), None
-    untold = _gaps(state, command, view)
-    gaps = list(takewhile(room.takes_notice, untold))
+    expired, gaps = notices.expired, list(takewhile(room.takes_notice, notices.gaps))
     # Nothing is delivered past a gap that has not been told.
-    behind = _merged(state, view) if len(gaps) == len(untold) else iter(())
+    behind = _merged(state, view) if len(gaps) == len(notices.gaps) else iter(())
     messages = list(takewhile(lambda message: room.takes(message[2]), islice(behind, command.count)))
     waiting = _waiting(state, view)
     if not (messages or gaps or expired):
@@ -180,9 +195,9 @@ def _ends(state: State, view: _View, through: int) -> dict[str, int]:
     return {channel: end for channel, end in ends.items() if end > view.cursors[channel]}
 
 
-def _again(state: State, command: Receive, batch: Batch, *, ignored: bool) -> ReceiveResult:
+def _again(state: State, command: Receive, batch: Batch, facts: Facts, *, ignored: bool) -> ReceiveResult:
     """The pending batch as it was; what was evicted, replaced or deleted since is left out and named as a gap."""
-    waiting = _waiting(state, _view(state, command, None, batch, set()))
+    waiting = _waiting(state, _view(state, command, None, batch, set(), facts.horizon_ms))
     left: list[tuple[int, str]] = []
     for name in batch.starts:
         channel = state.channels[name]

@@ -126,7 +126,7 @@ def idle_subscriptions(state: State, identity: str, facts: Facts) -> list[Expire
     """The identity's subscriptions whose idle clock has run out, with what is unread in each."""
     oldest = facts.time_ms - facts.policy.cursor_idle_ms
     return [
-        Expired(channel=channel, unread=unread_messages(state, identity, channel))
+        Expired(channel=channel, unread=unread_messages(state, identity, channel, facts.horizon_ms))
         for channel, subscription in state.subscriptions.get(identity, {}).items()
         if subscription.active_ms < oldest
     ]

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Result = dict[str, Any]
+FAST = {"send_messages_per_second": 10_000, "send_kib_per_second": 65_536}
+"""A test sends faster than any agent."""
+
 WAIT_S = 20.0
 """How long a test waits for another thread or process before it fails: never reached where all is well."""
 
@@ -28,7 +31,7 @@ def open_at(data: Path, directory: Path | None = None, **settings: Any) -> Host:
     """A process of its own, as far as the bus can see: its own journal object, State and owner."""
     where = data.parent / "work" if directory is None else directory
     where.mkdir(exist_ok=True)
-    return open_host(Settings(data_directory=data, **settings), str(where), "test 1.0")
+    return open_host(Settings(data_directory=data, **(FAST | settings)), str(where), "test 1.0")
 
 
 def call(host: Host, tool: str, control: Control | None = None, **arguments: Any) -> Result:  # noqa: ANN401  # JSON

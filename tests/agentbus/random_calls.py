@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from agentbus.errors import BusError
-from agentbus.events import AckedAll, AnyEvent, Evicted, MemoryDeleted, MemoryEdited
+from agentbus.events import AckedAll, AnyEvent, Evicted
 from tests.agentbus.hosts import call
 
 if TYPE_CHECKING:
@@ -76,17 +76,12 @@ class RandomCalls:
             self._tokens[identity] = received["token"]
 
     def _edit(self, identity: str) -> None:
-        """What later versions write: the journal holds it, so this one must fold it."""
-
-        def edited(state: State) -> AnyEvent | None:
-            if not state.memories:
-                return None
-            memory = state.memories[self._chance.choice(sorted(state.memories))]
-            if self._chance.random() < 0.5:
-                return MemoryDeleted(as_=identity, id=memory.id, replaces=memory.revision)
-            return MemoryEdited(as_=identity, id=memory.id, content="new", context="c", replaces=memory.revision)
-
-        self._write(edited)
+        number = self._chance.choice(self._host.bus.ask(lambda state: sorted(state.memories)) or [0])
+        key: dict[str, Any] = self._chance.choice([{}, {"idempotency_key": str(self._chance.randrange(5))}])
+        if self._chance.random() < 0.5:
+            call(self._host, "delete_memory", as_=identity, id=number, **key)
+        else:
+            call(self._host, "edit_memory", as_=identity, id=number, content="new @shared", **key)
 
     def _evict(self, identity: str) -> None:
         def evicted(state: State) -> AnyEvent | None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import IO
 
 TOY = (sys.executable, str(Path(__file__).with_name("toy_server.py")))
+TOY_SDK = (*TOY, "", "sdk")
 MCP = (sys.executable, "-m", "agentbus", "mcp")
 WAIT_S = 20.0
 """Longer than any wait should take on a loaded machine; a test that runs into it fails."""

@@ -504,7 +504,7 @@ def test_a_cancelled_wait_delivers_nothing_and_ends_at_once(data: Path, sam: Hos
 def test_a_wait_says_how_long_it_has_waited_however_often_it_is_woken(
     sam: Host, tom: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentbus.calls.WAIT_SLICE_S", 0.2)
+    monkeypatch.setattr("agentbus.delivering.WAIT_SLICE_S", 0.2)
     told: list[float] = []
     twice = threading.Event()
 
@@ -571,7 +571,7 @@ def test_a_search_over_more_than_it_can_read_in_time_says_how_to_narrow_it(
     sam: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     call(sam, "post", as_="sam", channel="general", content="word")
-    monkeypatch.setattr("agentbus.calls.SEARCH_TIME_S", -1.0)
+    monkeypatch.setattr("agentbus.searching.SEARCH_TIME_S", -1.0)
     answer = refusal(sam, "search", as_="sam", query="word")
     assert (answer["code"], answer["retryable"]) == ("busy", True)
     assert "narrow" in answer["message"]

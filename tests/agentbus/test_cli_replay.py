@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from agentbus.cli import main
-from agentbus.cli.replay import _fault_at
+from agentbus.cli.sources import Sources
 from journal import Commit, Fault, Place
 from journal.record import encode
 from tests.agentbus.hosts import call, live, open_at
@@ -360,7 +360,7 @@ def test_such_a_fault_is_found_in_the_file_it_is_in(data: Path) -> None:
 
 def test_a_file_that_is_gone_meanwhile_is_not_guessed_at() -> None:
     commit = Commit(7, "2026-09-09T08:00:07.049Z", 4711, b"[]", "0" * 64, Place(1, 9, 100))
-    assert _fault_at([], commit, "why") == Fault("a file that is gone", 0, 9, 7, "why")
+    assert Sources([], own=False).fault_at(commit, "why") == Fault("a file that is gone", 0, 9, 7, "why")
 
 
 def test_what_a_newer_agentbus_wrote_stops_every_mode(data: Path) -> None:

@@ -8,10 +8,27 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from agentbus.config import Settings, SettingsError, load
+from agentbus.config import Fault, Settings, SettingsError, check, load, render_allowed, render_range, trace
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+RANGES = [
+    ("segment_mib", 1, 1024),
+    ("journal_keep_days", 0, 3650),
+    ("message_retention_hours", 1, 8760),
+    ("cursor_idle_hours", 1, 720),
+    ("cleanup_interval_seconds", 5, 86_400),
+    ("receipt_retention_minutes", 1, 1440),
+    ("max_message_kib", 1, 1024),
+    ("send_messages_per_second", 1, 10_000),
+    ("send_kib_per_second", 64, 65_536),
+    ("receive_default_count", 1, 1000),
+    ("receive_max_count", 100, 10_000),
+    ("receive_max_wait_seconds", 0, 240),
+    ("result_kib", 1, 4096),
+]
 
 
 @pytest.fixture
@@ -32,9 +49,14 @@ def test_without_a_file_there_are_the_defaults(tmp_path: Path, environ: dict[str
         "data_directory": tmp_path / ".local/share/agentbus",
         "allow_network_filesystem": False,
         "segment_mib": 16,
+        "journal_keep_days": 0,
+        "message_retention_hours": 168,
         "cursor_idle_hours": 72,
+        "cleanup_interval_seconds": 3600,
         "receipt_retention_minutes": 60,
         "max_message_kib": 32,
+        "send_messages_per_second": 100,
+        "send_kib_per_second": 1024,
         "receive_default_count": 100,
         "receive_max_count": 1000,
         "receive_max_wait_seconds": 50,
@@ -103,8 +125,10 @@ def test_a_link_to_nowhere_in_the_usual_place_is_not_taken_for_no_file(tmp_path:
         ("null", "one JSON object"),
         ('{"segment_mib": 1} x', "line 1, column 20: Extra data"),
         ('{"segment_mib": 1, "segment_mib": 2}', 'line 1, column 20: duplicate key "segment_mib"'),
-        (b'{"log_level": "\xff"}', "byte 16: this is not UTF-8"),
-        ('{"segement_mib": 1}', 'unknown key "segement_mib"; known keys: data_directory, '),
+        (b'{"log_level": "\xff"}', "line 1, column 16: this is not UTF-8"),
+        (b'\xef\xbb\xbf{\n"\xc3\xa4": "\xff"}', "line 2, column 7: this is not UTF-8"),
+        ('{"segement_mib": 1}', 'line 1, column 18: unknown key "segement_mib": did you mean "segment_mib"?'),
+        ('{"x": 1}', 'unknown key "x"; known keys: data_directory, allow_network_filesystem, '),
         ('{"segment_mib": 0}', "segment_mib must be a whole number from 1 to 1024, not 0"),
         ('{"segment_mib": 1025}', "from 1 to 1024, not 1025"),
         ('{"segment_mib": 7.0}', "from 1 to 1024, not 7.0"),
@@ -120,6 +144,11 @@ def test_a_link_to_nowhere_in_the_usual_place_is_not_taken_for_no_file(tmp_path:
         ('{"data_directory": null}', "not null"),
         ('{"receive_default_count": 500, "receive_max_count": 499}', "500 is above receive_max_count 499"),
         ('{"receive_max_count": 50}', "receive_default_count 100 is above receive_max_count 50"),
+        ('{"receive_default_count": 1001}', "receive_default_count must be a whole number from 1 to 1000, not 1001"),
+        (
+            '{"x": 1, "log_level": 2, "segment_mib": 0}',
+            "(and 2 more: `agentbus config --check FILE` names them all)",
+        ),
     ],
 )
 def test_what_is_not_allowed_is_refused_with_the_file_the_key_and_what_is(
@@ -133,20 +162,8 @@ def test_what_is_not_allowed_is_refused_with_the_file_the_key_and_what_is(
     assert len(caught.value.message.encode()) < 1000
 
 
-@pytest.mark.parametrize(
-    ("key", "lowest", "highest"),
-    [
-        ("segment_mib", 1, 1024),
-        ("cursor_idle_hours", 1, 720),
-        ("receipt_retention_minutes", 1, 1440),
-        ("max_message_kib", 1, 1024),
-        ("receive_default_count", 1, 1000),
-        ("receive_max_count", 100, 10_000),
-        ("receive_max_wait_seconds", 0, 240),
-        ("result_kib", 1, 4096),
-    ],
-)
-def test_both_ends_of_a_range_are_allowed_and_the_next_above_is_not(
+@pytest.mark.parametrize(("key", "lowest", "highest"), RANGES)
+def test_both_ends_of_a_range_are_allowed_and_what_lies_next_to_them_is_not(
     tmp_path: Path, environ: dict[str, str], key: str, lowest: int, highest: int
 ) -> None:
     def read(value: object) -> Any:  # noqa: ANN401 - a setting of any type
@@ -154,8 +171,9 @@ def test_both_ends_of_a_range_are_allowed_and_the_next_above_is_not(
 
     assert read(lowest) == lowest
     assert read(highest) == highest
-    with pytest.raises(SettingsError, match=str(highest)):
-        read(highest + 1)
+    for outside in (highest + 1, -1 if key == "receive_max_count" else lowest - 1):
+        with pytest.raises(SettingsError, match=f"{key} must be a whole number from .* to {highest}, not {outside}"):
+            read(outside)
 
 
 def test_a_directory_in_place_of_the_file_is_named(tmp_path: Path, environ: dict[str, str]) -> None:
@@ -167,3 +185,59 @@ def test_the_root_of_all_files_is_no_data_directory(tmp_path: Path) -> None:
     for root in ("/", "//", "/tmp/.."):
         with pytest.raises(SettingsError, match="AGENTBUS_DATA_DIR must be a directory of its own, not /"):
             load(None, {"HOME": str(tmp_path), "AGENTBUS_DATA_DIR": root})
+
+
+def test_the_ranges_tested_above_are_all_there_are() -> None:
+    numbers = {key for key in Settings.__struct_fields__ if " to " in render_range(key)}
+    assert numbers == {case[0] for case in RANGES}
+
+
+def test_each_setting_says_where_it_comes_from(tmp_path: Path, environ: dict[str, str]) -> None:
+    usual = tmp_path / ".config/agentbus/config.json"
+    nothing = trace(None, environ)
+    assert (nothing.file, nothing.named_by, nothing.is_there) == (str(usual), None, False)
+    assert set(nothing.origins.values()) == {"default"}
+    _write(usual, '{"segment_mib": 16, "data_directory": "/from/file"}')
+    found = trace(None, environ | {"AGENTBUS_DATA_DIR": "/from/variable"})
+    assert found.is_there
+    assert list(found.origins) == list(Settings.__struct_fields__)
+    assert found.origins["segment_mib"] == str(usual)
+    assert found.origins["data_directory"] == "AGENTBUS_DATA_DIR"
+    assert found.origins["log_level"] == "default"
+    assert trace(None, environ).origins["data_directory"] == str(usual)
+    named = environ | {"AGENTBUS_CONFIG": str(usual)}
+    assert trace(None, named).named_by == "AGENTBUS_CONFIG"
+    assert trace(str(usual), named).named_by == "--config"
+
+
+def test_every_fault_of_a_file_is_found_with_its_place(tmp_path: Path, environ: dict[str, str]) -> None:
+    text = '{\n  "segment_mib": 0,\n  "x": "y",\n  "log_level": "info", "receive_max_count": 50\n}'
+    file = _write(tmp_path / "c.json", text)
+    keys, faults = check("~/c.json", environ)
+    assert keys == ["log_level", "receive_max_count"]
+    number = "a whole number from 1 to 1024"
+    order = "receive_default_count at most receive_max_count"
+    assert faults[0] == Fault(file, f"segment_mib must be {number}, not 0", 2, 18, "segment_mib", "0", number)
+    assert (faults[1].line, faults[1].column, faults[1].key, faults[1].value) == (3, 8, "x", '"y"')
+    assert faults[1].allowed is None
+    assert (faults[2].line, faults[2].column, faults[2].key, faults[2].allowed) == (4, 45, "receive_max_count", order)
+    assert len(faults) == 3
+
+
+def test_a_file_full_of_faults_is_an_answer_and_not_a_wait(tmp_path: Path, environ: dict[str, str]) -> None:
+    file = _write(tmp_path / "c.json", json.dumps({str(number): number for number in range(3000)}))
+    assert len(check(file, environ)[1]) == 100
+    _write(tmp_path / "c.json", " " * (64 << 10) + "{}")
+    assert check(file, environ)[1] == [Fault(file, "cannot read it: longer than 65536 bytes")]
+
+
+def test_a_sound_file_has_no_fault(tmp_path: Path, environ: dict[str, str]) -> None:
+    file = _write(tmp_path / "c.json", '{"segment_mib": 1, "data_directory": "~/x"}')
+    assert check(file, environ) == (["segment_mib", "data_directory"], [])
+
+
+def test_what_is_allowed_is_told_in_words() -> None:
+    assert render_allowed("journal_keep_days") == "a whole number from 0 to 3650"
+    assert render_allowed("log_level") == "one of debug, info, warn, error"
+    assert render_allowed("allow_network_filesystem") == "true or false"
+    assert render_allowed("data_directory") == 'an absolute path, or one that begins with "~/"'

@@ -146,3 +146,34 @@ def test_a_key_is_free_again_after_its_retention(world: World) -> None:
     assert world.decide(ask(key="k"), time_ms=now + HOUR_MS).result.seq == seq
     assert len(world.decide(ask(key="k"), time_ms=now + HOUR_MS + 1).events) == 1
     assert world.decide(ask(key="k"), time_ms=now - HOUR_MS).result.seq == seq
+
+
+UNKNOWN = [
+    ("no mention", ()),
+    ("@Ann and @Sam are here", ()),
+    ("@tom, @Tom! (@tom)", ("tom", "Tom")),
+    ("write to me@work.example", ()),
+    ("漢字@tom", ("tom",)),
+    ("@Ann's, but not @Anna", ("Anna",)),
+    ("@Ann/build- and @x-", ("Ann/build", "x")),
+    ("@Dr. Who, that is @Dr", ("Dr",)),
+    ("@ @@ @- @/x", ()),
+    (" ".join(f"@n{n}" for n in range(9)), ("n0", "n1", "n2", "n3", "n4")),
+    ("@Ann " * 100 + "@tom", ()),
+    ("@Ann " * 99 + "@tom", ("tom",)),
+    ("@" + "x" * 200, ("x" * 64,)),
+    ("@田中、@ünïcode", ("田中", "ünïcode")),
+]
+
+
+@pytest.mark.parametrize(("content", "unknown"), UNKNOWN, ids=[text[:20] for text, _ in UNKNOWN])
+def test_a_post_names_those_it_mentions_whom_nobody_knows(world: World, content: str, unknown: tuple[str, ...]) -> None:
+    world.register("Dr. Who")
+    decision = world.decide(ask(content))
+    assert decision.result.unknown == unknown
+    assert not set(unknown) & set(decision.result.addressed)
+
+
+def test_a_repeat_tells_of_no_unknown_names(world: World) -> None:
+    world.run(ask("@tom", key="k"))
+    assert world.decide(ask("@tom", key="k")).result.unknown == ()

@@ -487,13 +487,13 @@ def test_a_clock_set_back_an_hour_changes_neither_order_nor_ages_nor_keys_nor_su
         assert agentbus(data, *command)[0] == 0
 
 
-def test_a_clock_set_forward_a_year_and_back_drops_subscriptions_by_name_only_and_loses_no_message(
+def test_a_clock_set_forward_four_days_and_back_drops_subscriptions_by_name_only_and_loses_no_message(
     data: Path, clock: Clock
 ) -> None:
     sam, tom = _pair(data)
     _say(sam, "before")
-    clock.set(YEAR_NS)
-    _say(sam, "in a year")
+    clock.set(4 * 24 * HOUR_NS)
+    _say(sam, "in four days")
     received = call(tom, "receive", as_="tom")
     assert {row["channel"]: row["unread"] for row in received["expired"]} == {"general": 2, "memory": 0}
     assert [event["reason"] for event in events(data) if event["type"] == "unsubscribed"] == ["expired", "expired"]
@@ -503,11 +503,28 @@ def test_a_clock_set_forward_a_year_and_back_drops_subscriptions_by_name_only_an
     received = call(tom, "receive", as_="tom", ack=received["token"])
     assert [(m["content"], m["age"]) for m in received["messages"]] == [
         ("before", "now"),
-        ("in a year", "now"),
+        ("in four days", "now"),
         ("now again", "now"),
     ]
     call(tom, "receive", as_="tom", ack=received["token"])
     assert "expired" not in call(tom, "receive", as_="tom")
+    assert live(sam) == live(tom) == replayed(data)
+
+
+def test_a_clock_set_forward_a_year_makes_texts_over_age_and_those_that_miss_them_are_told(
+    data: Path, clock: Clock
+) -> None:
+    sam, tom = _pair(data)
+    _say(sam, "before")
+    call(sam, "post", as_="sam", channel="memory", content="a fact")
+    clock.set(YEAR_NS)
+    call(sam, "create_channel", as_="sam", name="new")
+    clock.set(0)
+    _say(sam, "after")
+    received = call(tom, "receive", as_="tom")
+    assert [message["content"] for message in received["messages"]] == ["a fact", "after"]
+    assert [(gap["count"], gap["cause"]) for gap in received["gaps"]] == [(1, "retention")]
+    assert [event["channel"] for event in events(data) if event["type"] == "evicted"] == ["general"]
     assert live(sam) == live(tom) == replayed(data)
 
 

@@ -72,8 +72,8 @@ def test_another_process_that_got_the_same_pid_changes_nothing(tmp_path: Path) -
     file = tmp_path / "owners" / f"{token}.lock"
     facts = json.loads(file.read_text())
     assert facts["pid"] == process.pid
-    assert facts["parent"] == os.getpid()
-    assert {facts["started"], facts["parent_started"]} != {None}
+    assert facts["harness"]["pid"] == os.getpid()
+    assert None not in (facts["started"], facts["harness"]["started"])
     # As a container sees it that shares the directory and not the pids, or a pid that was used again.
     file.write_text(json.dumps(facts | {"pid": 2**22 - 1, "started": "1"}))
     owners = Owners(tmp_path / "owners")

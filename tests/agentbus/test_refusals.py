@@ -27,6 +27,9 @@ UNSUPPORTED = (
     "unsupported: journal format is 2, this software knows 1; run the newer software that wrote it:"
     " restart this session with the newer agentbus"
 )
+DISK_FULL = (
+    "not stored: disk full: see to the disk that data_directory lies on (`agentbus status` names it), then call again"
+)
 FAILURES: list[tuple[journal.JournalError, str, bool, str]] = [
     (
         journal.BusyError("the writer lock"),
@@ -44,7 +47,7 @@ FAILURES: list[tuple[journal.JournalError, str, bool, str]] = [
         journal.UnwritableError("disk full"),
         "capacity_exhausted",
         False,
-        "not stored: disk full: see to the disk, then call again",
+        DISK_FULL,
     ),
     (
         journal.UnsyncedError("EIO"),

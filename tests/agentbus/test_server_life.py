@@ -15,18 +15,22 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agentbus.stdio import read_chunk
-from tests.agentbus.raw_server import MCP, TOY, WAIT_S, RawServer, call, parse
+from tests.agentbus.raw_server import MCP, TOY, TOY_SDK, WAIT_S, RawServer, call, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+HANDSHAKE = (
+    b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},'
+    b'"clientInfo":{"name":"raw","version":"7"}}}\n'
+)
 PONG = {"jsonrpc": "2.0", "id": 1, "result": {}}
 
 
-@pytest.fixture
-def toy() -> Iterator[RawServer]:
-    with RawServer(TOY) as server:
+@pytest.fixture(params=[TOY, TOY_SDK], ids=["stdio", "sdk"])
+def toy(request: pytest.FixtureRequest) -> Iterator[RawServer]:
+    with RawServer(request.param) as server:
         server.initialize()
         server.heard("warm")
         yield server
@@ -51,10 +55,13 @@ def test_it_ends_by_a_signal_and_closes_the_bus(toy: RawServer, number: int) -> 
     assert toy.errors() == ["close True\n"]
 
 
-@pytest.mark.parametrize("last_words", [b"", json.dumps(PING).encode() + b"\n"])
-def test_it_ends_when_nobody_reads_its_stdout_any_more(last_words: bytes) -> None:
+@pytest.mark.parametrize(
+    ("argv", "last_words"),
+    [(TOY, b""), (TOY, json.dumps(PING).encode() + b"\n"), (TOY_SDK, json.dumps(PING).encode() + b"\n")],
+)
+def test_it_ends_when_nobody_reads_its_stdout_any_more(argv: tuple[str, ...], last_words: bytes) -> None:
     read, write = os.pipe()
-    with subprocess.Popen(TOY, stdin=subprocess.PIPE, stdout=write, stderr=subprocess.PIPE, bufsize=0) as process:
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=write, stderr=subprocess.PIPE, bufsize=0) as process:
         os.close(write)
         assert process.stdin
         process.stdin.write(json.dumps(PING).encode() + b"\n")
@@ -175,15 +182,15 @@ def test_a_bus_that_breaks_while_it_is_closed_is_logged() -> None:
         assert server.errors() == ["close True\n", "log failed close RuntimeError\n"]
 
 
-@pytest.mark.parametrize("ending", ["stdin", "signal"])
-def test_a_client_that_never_reads_does_not_keep_it(ending: str) -> None:
+@pytest.mark.parametrize(("argv", "ending"), [(TOY, "stdin"), (TOY, "signal"), (TOY_SDK, "stdin")])
+def test_a_client_that_never_reads_does_not_keep_it(argv: tuple[str, ...], ending: str) -> None:
     read, write = os.pipe()
-    process = subprocess.Popen(TOY, stdin=subprocess.PIPE, stdout=write, stderr=subprocess.PIPE)
+    process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=write, stderr=subprocess.PIPE)
     os.close(write)
     assert process.stdin
     assert process.stderr
     line = json.dumps(call(1, "echo", text="x" * 10_000)).encode() + b"\n"
-    process.stdin.write(line * 100)  # a megabyte of answers: the pipe holds 64 KiB
+    process.stdin.write(HANDSHAKE + line * 100)  # a megabyte of answers: the pipe holds 64 KiB
     process.stdin.flush()
     for _ in range(60):
         process.stderr.readline()
@@ -214,7 +221,9 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-@pytest.mark.parametrize("argv", [TOY, (sys.executable, "-c", WITHOUT_PIDFD, TOY[1])], ids=["told", "asking"])
+@pytest.mark.parametrize(
+    "argv", [TOY, (sys.executable, "-c", WITHOUT_PIDFD, TOY[1]), TOY_SDK], ids=["told", "asking", "sdk"]
+)
 def test_it_ends_when_its_parent_is_killed_though_a_sibling_holds_its_stdin_open(argv: tuple[str, ...]) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", PARENT, *argv], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE

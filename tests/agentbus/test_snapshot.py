@@ -26,6 +26,7 @@ from agentbus.log import open_log
 from agentbus.owners import Owners
 from agentbus.projection import Projection
 from agentbus.state import State
+from agentbus.upkeep import UpkeepSettings
 from journal import CorruptError, Files, Journal, Repair, Snapshots
 from tests.agentbus.hosts import WAIT_S, call, crash, lines, live, open_at, replayed
 from tests.agentbus.random_calls import RandomCalls
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parent.parent.parent
-DIGEST_OF_FORM = {1: "9e9a889d6c310819"}
+DIGEST_OF_FORM = {1: "9e9a889d6c310819", 2: "3510232c938a23ac"}
 
 
 @pytest.fixture
@@ -55,7 +56,7 @@ def posted(host: Host, count: int) -> None:
 
 
 def until_kept(host: Host) -> None:
-    keeper = host.bus._keeper
+    keeper = host.bus._upkeep._threads.get("agentbus-snapshot")
     if keeper is not None:
         keeper.join(WAIT_S)
         assert not keeper.is_alive()
@@ -403,7 +404,7 @@ def test_a_state_too_large_for_the_memory_is_not_kept_and_no_call_fails(
 
     told: list[str] = []
     host = open_at(data)
-    host.bus._on_no_snapshot = told.append
+    host.bus._upkeep._settings = UpkeepSettings(on_no_snapshot=told.append)
     monkeypatch.setattr(snapshot, "encode", too_large)
     posted(host, 8)
     until_kept(host)

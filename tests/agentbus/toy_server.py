@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING, Any, cast
 from agentbus.control import Cancelled
 from agentbus.errors import VALIDATION, BusError
 from agentbus.service import Service
-from agentbus.stdio import serve
+from agentbus.stdio import open_plain, serve
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from agentbus.control import Control
     from agentbus.host import Host
     from agentbus.log import Log
     from agentbus.service import Table
+    from agentbus.stdio import AnyDoor
 
 
 class ToyHost:
@@ -68,6 +71,8 @@ def call(name: str, arguments: dict[str, Any], host: ToyHost, control: Control) 
         return {"cancelled": control.cancelled}
     if name == "hang":
         threading.Event().wait()
+    if name == "object":
+        return {"no": object()}
     if name == "refuse":
         raise BusError(VALIDATION, arguments["message"])
     raise RuntimeError("a private word")
@@ -78,7 +83,7 @@ def render_error(error: BusError) -> dict[str, Any]:
 
 
 def make_table() -> Table:
-    names = ("echo", "wait", "work", "hang", "refuse", "break")
+    names = ("echo", "wait", "work", "hang", "object", "refuse", "break")
     tools = [
         SimpleNamespace(name=name, title=name, description="A toy.", schema={"type": "object"}, hints={}, meta=None)
         for name in names
@@ -91,7 +96,23 @@ def say(*words: object) -> None:
     os.write(2, (" ".join(map(str, words)) + "\n").encode())
 
 
-def main(how: str = "") -> None:
+def open_sdk(service: Service, write: Callable[[bytes], None]) -> AnyDoor:
+    from agentbus.sdk import SdkDoor  # noqa: PLC0415 - as agentbus/cli/mcp.py does
+
+    return SdkDoor(service, write)
+
+
+def open_sdk_that_breaks(service: Service, write: Callable[[bytes], None]) -> AnyDoor:
+    from agentbus import sdk  # noqa: PLC0415 - as above
+
+    async def serve(*_: object) -> None:
+        raise RuntimeError("a private word")
+
+    sdk._Server.serve = serve  # type: ignore[method-assign,assignment]  # no client can make it raise
+    return sdk.SdkDoor(service, write)
+
+
+def main(how: str = "", engine: str = "stdio") -> None:
     """Serve, and misbehave as ``how`` says."""
 
     def load_table() -> Table:
@@ -112,7 +133,8 @@ def main(how: str = "") -> None:
         )
         return cast("Host", ToyHost(client, how)), cast("Log", log)
 
-    serve(Service(load_table, open_host), os.getppid())
+    doors = {"stdio": open_plain, "sdk": open_sdk, "sdk that breaks": open_sdk_that_breaks}
+    serve(Service(load_table, open_host), os.getppid(), doors[engine])
 
 
 if __name__ == "__main__":

@@ -1,13 +1,16 @@
 """The doors, and the official SDK's client in front of them. What a door writes is kept and read by the SDK's types.
 
-A new door is one more entry of DOORS: every test of this folder then runs through it, unchanged.
+A new door is one more entry of DOORS: every test of this folder then runs through it, unchanged. How their answers
+differ, down to the last key, is test_differences.py's business.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
+import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +18,17 @@ from mcp import ClientSession, StdioServerParameters, stdio_client
 from mcp.shared.exceptions import MCPError
 from mcp.types import Implementation, TextContent, jsonrpc_message_adapter
 
+from agentbus.commands import Reset
+from tests.agentbus.hosts import open_at
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
     from pathlib import Path
 
     from mcp.shared.dispatcher import ProgressFnT
 
-DOORS = [("stdio", (sys.executable, "-m", "agentbus", "mcp"))]
+MCP = (sys.executable, "-m", "agentbus", "mcp")
+DOORS = [("stdio", MCP), ("sdk", (*MCP, "--engine", "sdk"))]
 WAIT_S = 30.0
 """Longer than any answer should take on a loaded machine; a test that runs into it fails."""
 
@@ -81,14 +88,17 @@ class Client:
 
 
 class Door:
-    """Starts servers of one kind on one data directory, each with a client in front of it."""
+    """Starts servers of one kind on one data directory, each with a client in front of it.
+
+    Doors of several kinds may share a directory: then they are on one bus.
+    """
 
     def __init__(self, argv: tuple[str, ...], directory: Path) -> None:
         self.argv = argv
         self.directory = directory
         self.records: list[Path] = []
-        (directory / "home").mkdir()
-        (directory / "project" / ".git").mkdir(parents=True)
+        (directory / "home").mkdir(exist_ok=True)
+        (directory / "project" / ".git").mkdir(parents=True, exist_ok=True)
 
     @property
     def data(self) -> Path:
@@ -96,14 +106,28 @@ class Door:
         return self.directory / "data"
 
     @property
+    def environ(self) -> dict[str, str]:
+        """What sets its servers apart from those of whoever runs the tests."""
+        return {"HOME": str(self.directory / "home"), "AGENTBUS_DATA_DIR": str(self.data)}
+
+    @property
     def project(self) -> Path:
         """The repository in which the servers start, unless told otherwise."""
         return self.directory / "project"
+
+    def reset(self) -> None:
+        """Empty the bus and the repository, for the next test: the servers live on."""
+        if self.data.exists():
+            host = open_at(self.data, self.project)
+            host.bus.execute(Reset(by="test"))
+            host.close(time.monotonic() + WAIT_S)
+        shutil.rmtree(self.project / ".local", ignore_errors=True)
 
     @asynccontextmanager
     async def connect(self, cwd: Path | None = None) -> AsyncIterator[Client]:
         """A server and a client that has shaken hands with it; both end with the context."""
         parameters = self.parameters(cwd)
+        record = self.records[-1]
         failures: list[Exception] = []
 
         async def keep(message: object) -> None:
@@ -118,13 +142,13 @@ class Door:
             await session.initialize()
             yield Client(session)
         assert failures == []
-        check_record(self.records[-1])
+        check_record(record)
 
     def parameters(self, cwd: Path | None = None) -> StdioServerParameters:
         """How to start one more server, for the SDK."""
-        record = self.directory / f"stdout-{len(self.records)}"
+        record = self.directory / f"stdout-{self.argv[-1]}-{len(self.records)}"
         self.records.append(record)
-        environ = os.environ | {"HOME": str(self.directory / "home"), "AGENTBUS_DATA_DIR": str(self.data)}
+        environ = os.environ | self.environ
         arguments = ["-c", _RECORDING, str(record), *self.argv]
         return StdioServerParameters(command="sh", args=arguments, env=environ, cwd=cwd or self.project)
 

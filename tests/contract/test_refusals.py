@@ -7,19 +7,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from tests.contract.harness import Client, Door
+    from tests.contract.harness import Client
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture(scope="module")
-async def client(shared_door: Door) -> AsyncIterator[Client]:
-    """Ann is registered."""
-    async with shared_door.connect() as client:
-        await client.call("register", name="ann")
-        yield client
+async def client(shared_client: Client) -> Client:
+    """Ann is registered. One bus for all: these tests leave nothing behind."""
+    await shared_client.call("register", name="ann")
+    return shared_client
 
 
 async def test_an_unknown_tool_is_no_matter_of_the_bus(client: Client) -> None:
@@ -89,10 +86,9 @@ async def test_whoever_is_not_registered_here_is_told_to_register(client: Client
     assert "register" in refused["message"]
 
 
-async def test_a_session_of_another_server_is_not_mine_to_use(client: Client, shared_door: Door) -> None:
-    async with shared_door.connect() as other:
-        refused = await other.refused("post", as_="ann", channel="general", content="x")
-        assert refused["code"] == "not_registered"
+async def test_a_session_of_another_server_is_not_mine_to_use(client: Client, other_client: Client) -> None:
+    refused = await other_client.refused("post", as_="ann", channel="general", content="x")
+    assert refused["code"] == "not_registered"
     assert (await client.call("history", as_="ann", channel="general"))["messages"] == []
 
 

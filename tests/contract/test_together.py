@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -14,29 +14,50 @@ import pytest
 from mcp import Client as SdkClient
 from mcp import stdio_client
 
-from tests.contract.harness import check_record
+from tests.contract.harness import DOORS, Door, check_record
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
 
-    from tests.contract.harness import Client, Door
+    from tests.contract.harness import Client
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-async def client(door: Door) -> AsyncIterator[Client]:
+async def client(client: Client) -> Client:
     """Ann is registered."""
-    async with door.connect() as client:
-        await client.call("register", name="ann")
-        yield client
+    await client.call("register", name="ann")
+    return client
 
 
-async def test_a_client_of_the_newest_revision_falls_back_to_the_handshake(door: Door) -> None:
+@asynccontextmanager
+async def connect_all(directory: Path) -> AsyncIterator[list[Client]]:
+    """A server of each kind, all on one bus."""
+    async with AsyncExitStack() as stack:
+        yield [await stack.enter_async_context(Door(argv, directory).connect()) for _, argv in DOORS]
+
+
+async def test_servers_of_all_doors_meet_on_one_bus(tmp_path: Path) -> None:
+    async with connect_all(tmp_path) as clients:
+        names = [(await client.call("register", name=f"n{number}"))["as"] for number, client in enumerate(clients)]
+        for name, client in zip(names, clients, strict=True):
+            assert (await client.call("post", as_=name, channel="general", content=name))["live"] == len(names) - 1
+        for name, client in zip(names, clients, strict=True):
+            batch = await client.call("receive", as_=name)
+            assert [message["from"] for message in batch["messages"]] == [other for other in names if other != name]
+            assert [row["as"] for row in (await client.call("discover", as_=name))["sessions"]] == names
+
+
+async def test_a_client_of_the_newest_revision_finds_a_way_to_the_tools(door: Door) -> None:
     parameters = door.parameters()
     async with SdkClient(stdio_client(parameters), mode="auto") as client:
         listing = await client.list_tools()
         assert "register" in {tool.name for tool in listing.tools}
+        registered = await client.call_tool("register", {"name": "new"})
+        assert registered.structured_content
+        assert registered.structured_content["as"] == "new"
     check_record(door.records[-1])
 
 
@@ -61,8 +82,8 @@ async def test_fifty_calls_at_once_on_one_connection_are_each_answered_once(clie
     assert [message["seq"] for message in messages] == sorted(seqs)
 
 
-async def test_a_post_by_one_server_ends_the_wait_of_another(client: Client, door: Door) -> None:
-    async with door.connect() as other, anyio.create_task_group() as group:
+async def test_a_post_by_one_server_ends_the_wait_of_another(client: Client, other: Client) -> None:
+    async with anyio.create_task_group() as group:
         assert (await other.call("register", name="bob"))["as"] == "bob"
 
         async def wait() -> None:
@@ -74,13 +95,12 @@ async def test_a_post_by_one_server_ends_the_wait_of_another(client: Client, doo
         assert (posted["subscribers"], posted["live"]) == (1, 1)
 
 
-async def test_two_servers_with_one_name_are_two_identities(client: Client, door: Door) -> None:
+async def test_two_servers_with_one_name_are_two_identities(client: Client, other: Client) -> None:
     await client.call("post", as_="ann", channel="general", content="x")
-    async with door.connect() as other:
-        assert (await other.call("register", name="ann"))["as"] == "ann2"
-        assert (await other.call("receive", as_="ann2"))["messages"] == []
-        found = await client.call("discover", as_="ann")
-        assert [row["as"] for row in found["sessions"]] == ["ann", "ann2"]
+    assert (await other.call("register", name="ann"))["as"] == "ann2"
+    assert (await other.call("receive", as_="ann2"))["messages"] == []
+    found = await client.call("discover", as_="ann")
+    assert [row["as"] for row in found["sessions"]] == ["ann", "ann2"]
 
 
 async def test_who_comes_back_finds_name_backlog_and_batch(client: Client, door: Door) -> None:
@@ -126,16 +146,23 @@ async def test_cancelled_posts_are_in_the_journal_once_or_not_at_all(client: Cli
     assert answered <= set(contents)
 
 
-async def test_a_long_wait_says_how_it_goes_on(client: Client) -> None:
-    heard: list[float] = []
+async def test_a_long_wait_says_how_it_goes_on(tmp_path: Path) -> None:
+    async def wait(client: Client) -> None:
+        heard: list[float] = []
 
-    async def hear(progress: float, total: float | None, message: str | None) -> None:  # noqa: ARG001 - the SDK's
-        heard.append(progress)
+        async def hear(progress: float, total: float | None, message: str | None) -> None:  # noqa: ARG001 - the SDK's
+            heard.append(progress)
 
-    batch = await client.call_watched("receive", hear, as_="ann", wait_seconds=16)
-    assert batch["messages"] == []
-    assert len(heard) >= 1
-    assert heard == sorted(heard)
+        name = (await client.call("register", name="ann"))["as"]
+        batch = await client.call_watched("receive", hear, as_=name, wait_seconds=16)
+        assert batch["messages"] == []
+        assert len(heard) >= 1
+        assert heard == sorted(heard)
+
+    # All doors at once, here and below: they take their time.
+    async with connect_all(tmp_path) as clients, anyio.create_task_group() as group:
+        for client in clients:
+            group.start_soon(wait, client)
 
 
 STOPPED = """
@@ -162,25 +189,33 @@ def stopped_holder(lock: str) -> Iterator[None]:
 
 
 async def test_while_a_stopped_process_holds_the_lock_readers_and_ping_are_served_and_writers_told(
-    client: Client, door: Door
+    tmp_path: Path,
 ) -> None:
-    post: dict[str, object] = {"as_": "ann", "channel": "general", "content": "x", "idempotency_key": "k"}
+    async with connect_all(tmp_path) as clients:
+        names = [(await client.call("register", name="ann"))["as"] for client in clients]
+        with stopped_holder(str(tmp_path / "data" / "journal" / "writer.lock")):
+            async with anyio.create_task_group() as group:
+                for client, name in zip(clients, names, strict=True):
+                    group.start_soon(check_service_while_locked, client, name)
+        for count, (client, name) in enumerate(zip(clients, names, strict=True), start=1):
+            posted = await client.call("post", as_=name, channel="general", content="x", idempotency_key="k")
+            assert "repeated" not in posted
+            page = await client.call("history", as_=name, channel="general")
+            assert len(page["messages"]) == count
+
+
+async def check_service_while_locked(client: Client, name: str) -> None:
     told = []
 
     async def try_post() -> None:
-        told.append(await client.refused("post", **post))
+        told.append(await client.refused("post", as_=name, channel="general", content="x", idempotency_key="k"))
 
-    with stopped_holder(str(door.data / "journal" / "writer.lock")):
-        async with anyio.create_task_group() as group:
-            for _ in range(10):
-                group.start_soon(try_post)
-            await client.session.send_ping()
-            assert await client.call("history", as_="ann", channel="general")
-            assert await client.call("list_channels", as_="ann")
-            assert (await client.call("receive", as_="ann"))["messages"] == []
-            assert told == [], "these answers had to wait for those"
+    async with anyio.create_task_group() as group:
+        for _ in range(10):
+            group.start_soon(try_post)
+        await client.session.send_ping()
+        assert await client.call("history", as_=name, channel="general")
+        assert await client.call("list_channels", as_=name)
+        assert (await client.call("receive", as_=name))["messages"] == []
+        assert told == [], "these answers had to wait for those"
     assert [(refused["code"], refused["retryable"]) for refused in told] == [("busy", True)] * 10
-    posted = await client.call("post", **post)
-    assert "repeated" not in posted
-    page = await client.call("history", as_="ann", channel="general")
-    assert len(page["messages"]) == 1

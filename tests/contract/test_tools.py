@@ -9,26 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from tests.contract.harness import Client, Door
 
 pytestmark = pytest.mark.anyio
 TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\.\d{3}Z")
-
-
-@pytest.fixture
-async def client(door: Door) -> AsyncIterator[Client]:
-    async with door.connect() as client:
-        yield client
-
-
-@pytest.fixture
-async def ann(client: Client) -> str:
-    """A registered session."""
-    name = (await client.call("register", name="ann"))["as"]
-    assert isinstance(name, str)
-    return name
 
 
 async def test_tools_are_listed_within_eight_kib_in_a_form_that_harnesses_like(client: Client) -> None:

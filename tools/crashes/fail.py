@@ -28,7 +28,7 @@ from agentbus.state import State
 from journal import Fault, JournalError, audit, verify
 from tools.crashes import Summary
 from tools.crashes.disk import Disk
-from tools.crashes.session import Session, Told, call, compare, events_of, open_host, play
+from tools.crashes.session import SENDING, Session, Told, call, compare, events_of, open_host, play
 from tools.crashes.watched import MEMORY, Watched
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ WAYS: Final[dict[str, frozenset[str]]] = {
 
 _TRIES: Final = 4
 _CALLS_FAULTY: Final = 2  # a lasting fault outlives one repetition of the call that met it
-_DURABLE: Final = frozenset({"register", "create_channel", "subscribe", "unsubscribe", "post", "close"})
+_DURABLE: Final = SENDING | {"register", "create_channel", "subscribe", "unsubscribe", "delete_memory", "close"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,13 +253,13 @@ def strike(blow: Blow, outcomes: list[str]) -> tuple[Failing, list[str]]:
 
 
 def _not_recovered(steps: list[Told], outcomes: list[str]) -> list[str]:
-    """Calls that ended otherwise than without the fault; a post without a key is not repeated by anybody."""
+    """Calls that ended otherwise than without the fault; what sends without a key is not repeated by anybody."""
     return [
         f"{told} ({told.error}), without the fault it is {outcome}"
         for told, outcome in zip(steps, outcomes, strict=True)
         if told.outcome != outcome
         and told.tool != "close"
-        and not (told.outcome == "unknown" and told.tool == "post" and "idempotency_key" not in told.arguments)
+        and not (told.outcome == "unknown" and told.tool in SENDING and "idempotency_key" not in told.arguments)
     ]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
+from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -91,23 +92,35 @@ class _Site:
 def mutants(room: str, source: str) -> Iterator[Mutant]:
     """Every mutant of a module, in the order of its lines."""
     tree = ast.parse(source)
-    seen = {ast.unparse(tree)}
+    seen = {_compiled(ast.unparse(tree))}
     for site in sorted(_sites(tree, source), key=_line):
         for operator, changed in _changes(site):
             line = _line(site)
             site.put(changed)
             text = ast.unparse(ast.fix_missing_locations(tree))
             site.put(site.node)
-            if text not in seen:
-                seen.add(text)
+            compiled = _compiled(text)
+            if compiled not in seen:  # such as a `return` where the function ends anyway
+                seen.add(compiled)
                 end = getattr(site.node, "end_lineno", line)
                 last = line if isinstance(site.node, ast.stmt) else end
                 before, after = _shown(site.node), _shown(changed)
                 yield Mutant(room, site.function, line, last, operator, before, after, text)
 
 
+def _compiled(source: str) -> tuple[object, ...]:
+    return _code(compile(source, "", "exec", dont_inherit=True, optimize=0))
+
+
+def _code(code: CodeType) -> tuple[object, ...]:
+    consts = [_code(const) if isinstance(const, CodeType) else (type(const), repr(const)) for const in code.co_consts]
+    names = (code.co_name, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
+    return (code.co_code, code.co_exceptiontable, code.co_flags, *names, *consts)
+
+
 def _line(site: _Site) -> int:
-    return int(getattr(site.node, "lineno", 0))
+    node = site.node.target if isinstance(site.node, ast.comprehension) else site.node
+    return int(getattr(node, "lineno", 0))
 
 
 def _shown(node: ast.AST) -> str:
@@ -268,6 +281,8 @@ def _statement(node: ast.stmt) -> Iterator[Change]:
             yield "leave the loop", ast.Break()
         case ast.Break():
             yield "go on", ast.Continue()
+        case ast.Return(value=ast.Constant(value=bool())):
+            return  # None is as false, and the other truth is tried
         case ast.Return(value=value):
             yield ("drop", ast.Pass()) if value is None or _is_none(value) else ("return None", ast.Return())
         case ast.With(items=[ast.withitem(optional_vars=None)], body=body):

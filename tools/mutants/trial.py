@@ -9,6 +9,7 @@ ends the trial: by swift.py where that can do it, else with everything imported 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import resource
 import shutil
@@ -37,7 +38,7 @@ LEFT_OUT = ("tests/test_tidy.py", "tests/test_readme.py", "tests/test_mutate.py"
 MEMORY_BYTES_MAX = 4 << 30  # a mutant may ask for more and more
 GRACE_S = 10.0  # on top of three times what the tests took before: in processor time, so that a busy machine kills none
 TEST_S = 20  # what one test may take by the clock; who waits for ever uses no processor
-OTHERS_S = 60.0  # tests of other rooms are tried until they have taken so long together
+OTHERS_S = 15.0  # tests of other rooms are tried until they have taken so long together
 ALL_S = 24 * 3600
 AT_IMPORT = ""
 _OPTIONS = ("-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-o", "tmp_path_retention_policy=none")
@@ -52,11 +53,24 @@ class Map:
         seconds: how much processor time each took, that of processes it started included, with coverage's own.
         lines: who ran which line ("file:line"); `AT_IMPORT` is among them if it ran when the module was imported.
         failed: those that fail already.
+        digests: of every file that was there, by its path.
     """
 
     seconds: dict[str, float] = field(default_factory=dict)
     lines: dict[str, list[str]] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
+    digests: dict[str, str] = field(default_factory=dict)
+
+    def add(self, later: Map) -> None:
+        """Take what was learned of other tests, and of the same ones anew."""
+        files = {test.partition("::")[0] for test in later.seconds}
+        gone = {test for test in self.seconds if test.partition("::")[0] in files}
+        self.seconds = {test: took for test, took in self.seconds.items() if test not in gone} | later.seconds
+        self.failed = [test for test in self.failed if test not in gone] + later.failed
+        for line in self.lines.keys() | later.lines.keys():
+            kept = set(self.lines.get(line, ())) - gone
+            self.lines[line] = sorted(kept | set(later.lines.get(line, ())))
+        self.digests = later.digests
 
 
 @dataclass(frozen=True)
@@ -70,8 +84,9 @@ class Outcome:
 class Trials:
     """A copy of the project on which mutants are tried, one at a time."""
 
-    def __init__(self, root: Path, tests: Iterable[str]) -> None:
+    def __init__(self, root: Path, tests: Iterable[str], others_s: float = OTHERS_S) -> None:
         """Copy the project at ``root``; ``tests`` are the paths in it from which tests may come."""
+        self._others_s = others_s
         self._directory = Path(tempfile.mkdtemp(prefix="mutate-"))
         self._copy = self._directory / "project"
         self._tests = list(tests)
@@ -95,22 +110,46 @@ class Trials:
 
     def learn(self) -> Map:
         """Run all tests once on the unchanged copy."""
-        answer = self._in_project(lambda: _learn(self._arguments(self._tests)), ALL_S, write_bytecode=True)
+        return self._learn(self._tests)
+
+    def refresh(self, known: Map) -> bool:
+        """Run the test files that are new or changed since, or all tests if anything else is; whether any was run."""
+        now = self._digests()
+        changed = {path for path, digest in now.items() if known.digests.get(path) != digest}
+        if not changed:
+            return False
+        only_tests = all(Path(path).name.startswith("test_") for path in changed)
+        known.add(self._learn(sorted(changed) if only_tests else self._tests))
+        return True
+
+    def _digests(self) -> dict[str, str]:
+        """Of the rooms, of the tests that are run, and of what those share."""
+        shared = self._copy.glob("tests/**/*.py")
+        files = {file for name in (*PACKAGES, *self._tests) for file in self._python(self._copy / name)}
+        files |= {file for file in shared if not file.name.startswith("test_")}
+        return {str(file.relative_to(self._copy)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+    def _python(self, path: Path) -> Iterable[Path]:
+        return [path] if path.is_file() else path.rglob("*.py")
+
+    def _learn(self, tests: Iterable[str]) -> Map:
+        answer = self._in_project(lambda: _learn(self._arguments(tests)), ALL_S, write_bytecode=True)
         if not answer:
             raise RuntimeError(f"the tests did not end on the unchanged project: {self._said()}")
         known = Map(**answer)
-        known.failed += self._in_project(self._control, ALL_S).get("failed", [])
+        known.failed += self._in_project(lambda: self._control(tests), ALL_S).get("failed", [])
+        known.digests = self._digests()
         return known
 
-    def _control(self) -> dict[str, Any]:
+    def _control(self, tests: Iterable[str]) -> dict[str, Any]:
         failed: list[str] = []
         swift = Swift(str(self._copy), lambda swift: failed.extend(swift.control()))
-        pytest.main(self._arguments(self._tests), plugins=[swift])
+        pytest.main(self._arguments(tests), plugins=[swift])
         return {"failed": failed}
 
     def attempt(self, mutants: list[Mutant], known: Map) -> list[Outcome]:
         """Try mutants."""
-        chosen = [choose(mutant, known) for mutant in mutants]
+        chosen = [choose(mutant, known, self._others_s) for mutant in mutants]
         files = sorted({test.partition("::")[0] for tests in chosen for test in tests})
         answer = self._in_project(lambda: self._swiftly(mutants, chosen, known, files), ALL_S)
         if not answer:
@@ -203,10 +242,10 @@ class Trials:
         return fork.in_child(child)
 
 
-def choose(mutant: Mutant, known: Map) -> list[str]:
+def choose(mutant: Mutant, known: Map, others_s: float = OTHERS_S) -> list[str]:
     """The tests that run a mutant's lines; every test of the module, and of its own file, if they run at import.
 
-    All of the room's own tests, then those of others as far as `OTHERS_S` goes; the quick before the slow.
+    All of the room's own tests, then those of others as far as ``others_s`` goes; the quick before the slow.
     """
     found = _who(mutant, known)
     if AT_IMPORT in found or not found:
@@ -216,7 +255,7 @@ def choose(mutant: Mutant, known: Map) -> list[str]:
         found = found or set(known.seconds)  # nothing of the room runs but at import
     ordered = sorted(found - {AT_IMPORT, *known.failed}, key=lambda test: known.seconds[test])
     own = [test for test in ordered if _is_own(test, mutant.room)]
-    left_s = OTHERS_S
+    left_s = others_s
     for test in ordered:
         if test not in own:
             left_s -= known.seconds[test]

@@ -1,0 +1,190 @@
+"""The same session through each door: where their answers differ is a list, with reasons, and nowhere else do they."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from tests.agentbus.hosts import events
+from tests.agentbus.raw_server import RawServer
+from tests.contract.harness import DOORS, Door
+from tests.contract.probes import converse, normalised, said, session
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Difference(NamedTuple):
+    """What the doors may say differently.
+
+    Attributes:
+        probes: the names of the lines, as in probes.py.
+        stdio, sdk: what they say, as ``said`` puts it; of a text its beginning.
+    """
+
+    probes: tuple[str, ...]
+    stdio: str
+    sdk: str
+    why: str
+
+
+UNREADABLE = "-32602 Invalid request parameters"
+DIFFERENCES = (
+    Difference(
+        (
+            "tools/list before the handshake",
+            "prompts/list before the handshake",
+            "prompts/get before the handshake",
+        ),
+        "a result",
+        UNREADABLE,
+        "before the handshake the SDK answers nothing but ping; we have no reason to refuse",
+    ),
+    Difference(
+        ("a call before the handshake",),
+        "the refusal not_registered",
+        UNREADABLE,
+        "as above",
+    ),
+    Difference(
+        (
+            "initialize without params",
+            "initialize without a client",
+            "initialize with a revision that is no text",
+            "initialize with a client that is no object",
+        ),
+        "a result",
+        UNREADABLE,
+        "the SDK insists on what MCP requires of a client; we answer, so that a careless one is served",
+    ),
+    Difference(
+        (
+            "an unknown method before the handshake",
+            "a probe for the newest revision that names none",
+            "an unknown method",
+            "a method of no name",
+            "a method of a newer revision",
+        ),
+        "-32601 unknown method ",
+        "-32601 Method not found",
+        "the SDK's words, with the method beside them, as data",
+    ),
+    Difference(
+        (
+            "ping with a meta of []",
+            "ping with a meta of ''",
+            "ping with a meta of 0",
+            "tools/list with a cursor that is no text",
+            "a progress token of None",
+            "a progress token of 1.5",
+            "a progress token of []",
+        ),
+        "a result",
+        UNREADABLE,
+        "the SDK checks every request against MCP's schema; we read what we need",
+    ),
+    Difference(
+        ("a prompt called None", "a prompt called 7", "a prompt of no name"),
+        "-32602 unknown prompt ",
+        UNREADABLE,
+        "as above, and in its words",
+    ),
+    Difference(
+        (
+            "a tool of no name",
+            "a call without params",
+            "a tool called None",
+            "a tool called 7",
+            "a tool called ['post']",
+        ),
+        "-32602 unknown tool ",
+        UNREADABLE,
+        "as above",
+    ),
+    Difference(
+        ("arguments of []", "arguments of ''", "arguments of 0"),
+        "-32602 arguments must be an object",
+        UNREADABLE,
+        "as above",
+    ),
+    Difference(
+        ("an envelope of the newest revision in a session of an older one",),
+        "a result",
+        "-32600 this connection serves the handshake protocol era",
+        "the SDK speaks 2026-07-28 too, if a client opens with it, and keeps the two apart",
+    ),
+    Difference(
+        ("an id of null", "an id of true", "an id of 1.5", "an id of []"),
+        "-32600 an id is a string or an integer",
+        "nothing",
+        "the SDK takes a request whose id is none for a notification",
+    ),
+    Difference(
+        ("an argument of NaN",),
+        "-32700 this line is not JSON",
+        "the refusal validation",
+        "the SDK reads NaN as a number; the table refuses what holds it",
+    ),
+    Difference(
+        ("a wait that is cancelled by an id that only looks the same",),
+        "a result",
+        "nothing",
+        'to the SDK a cancellation of "77" is also one of 77',
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def sessions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What each door said, by the name of the probe, and what was then in its journal."""
+    heard = {}
+    for name, argv in DOORS:
+        door = Door(argv, tmp_path_factory.mktemp(name))
+        with RawServer(at(door.project, argv), **door.environ) as server:
+            heard[name] = (normalised(converse(server, session())), normalised(events(door.data)))
+            assert server.exit_status() == 0
+            for line in server.errors():
+                assert line.startswith("agentbus: sdk: dropped "), "a door has something else to complain of"
+    return heard
+
+
+def at(directory: Path, argv: tuple[str, ...]) -> tuple[str, ...]:
+    return ("sh", "-c", 'cd "$0" && exec "$@"', str(directory), *argv)
+
+
+def without_is_error(answers: list[Any]) -> list[Any]:
+    """The one difference that is everywhere: the SDK says isError of every result of a tool, we say it of refusals."""
+    for answer in answers:
+        result = answer.get("result", {}) if isinstance(answer, dict) else {}
+        if result.get("isError") is False:
+            del result["isError"]
+    return answers
+
+
+def test_the_doors_differ_where_it_is_said_and_why_and_nowhere_else(sessions: dict[str, Any]) -> None:
+    (stdio, _), (sdk, _) = sessions["stdio"], sessions["sdk"]
+    assert all("isError" not in answer["result"] for answer in stdio["a batch handed out"])
+    assert all(answer["result"]["isError"] is False for answer in sdk["a batch handed out"])
+    assert list(stdio) == list(sdk)
+    named = {probe: difference for difference in DIFFERENCES for probe in difference.probes}
+    unnamed = {
+        probe: (stdio[probe], sdk[probe])
+        for probe in stdio
+        if probe not in named and without_is_error(stdio[probe]) != without_is_error(sdk[probe])
+    }
+    assert unnamed == {}
+    for probe, difference in named.items():
+        assert said(stdio[probe]).startswith(difference.stdio), probe
+        assert said(sdk[probe]).startswith(difference.sdk), probe
+
+
+def test_no_call_of_the_session_met_a_bug(sessions: dict[str, Any]) -> None:
+    for answers, _ in sessions.values():
+        assert [probe for probe in answers if said(answers[probe]) in ("the refusal internal", "-32603")] == []
+
+
+def test_the_same_session_through_each_door_leaves_the_same_journal(sessions: dict[str, Any]) -> None:
+    (_, stdio), (_, sdk) = sessions["stdio"], sessions["sdk"]
+    assert stdio == sdk
+    assert {"registered", "posted", "delivered", "ended"} <= {event["type"] for event in stdio}
