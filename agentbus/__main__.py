@@ -20,6 +20,12 @@ def _run(arguments: list[str]) -> None:
 
         if identity.run(arguments[1:]) is not None:
             return
+    elif arguments[:1] == ["hook"]:
+        from agentbus import hook  # noqa: PLC0415  # as above
+
+        status = hook.run(arguments[1:])
+        if status is not None:
+            sys.exit(status)
     elif arguments[:1] == ["mcp"] and len(config := _parse_config(arguments[1:])) == 1:
         parent = os.getppid()
         from agentbus import service, stdio  # noqa: PLC0415  # as above

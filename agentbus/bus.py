@@ -20,10 +20,10 @@ from agentbus import wire
 from agentbus.commands import Command, Decision, EndSessions, Facts, Policy, R, Receive, Register
 from agentbus.control import Cancelled, Control
 from agentbus.decide import decide
-from agentbus.events import DEFAULT_CHANNELS, Active, AnyEvent, Delivered, MemoryEdited, Posted
+from agentbus.events import DEFAULT_CHANNELS, Active, AnyEvent, Delivered
 from agentbus.limits import CATCH_UP_LINES_MAX, COMMAND_DEADLINE_S, LOCKED_WAIT_S, LOOK_MS_MAX
 from agentbus.projection import BehindError, Projection
-from agentbus.queries import Body
+from agentbus.queries import body_of
 from agentbus.state import State
 from agentbus.upkeep import Upkeep, UpkeepSettings
 from journal import BusyError, ReplacedError, UnwritableError, parse_time, render_place
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from agentbus.owners import Owners
-    from agentbus.queries import Located
-    from journal import Commit, Journal, Snapshots
+    from agentbus.queries import Body, Located
+    from journal import Journal, Snapshots
 
 T = TypeVar("T")
 
@@ -132,7 +132,7 @@ class Bus:
             ReplacedError: the journal's files were exchanged meanwhile; the next call folds anew.
         """
         for at in wanted:
-            yield _body(at, self._journal.line_at(at.place, at.seq))
+            yield body_of(at, self._journal.line_at(at.place, at.seq))
 
     def wait(self, after_seq: int, timeout_s: float, control: Control) -> None:
         """Sleep until the journal has grown past ``after_seq`` or the time is over.
@@ -341,9 +341,3 @@ def _deadline() -> float:
 
 def _nothing(state: State, result: object) -> None:
     """No question."""
-
-
-def _body(at: Located, commit: Commit) -> Body:
-    """The one message in a line: a command writes at most one."""
-    event = next(event for event in wire.decode(commit.events) if isinstance(event, Posted | MemoryEdited))
-    return Body(at, commit.time, event)

@@ -8,6 +8,7 @@ many bodies are read as a page needs, in the order in which the index weighs the
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -31,13 +32,14 @@ from agentbus.search import Corpus, Word
 from agentbus.searchindex import close
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from agentbus.bus import Bus
     from agentbus.control import Control
     from agentbus.searchindex import Reading, SearchIndex
     from agentbus.state import State
 
+_HOPELESS_MIN = 20_000  # texts that cannot be read in the time that is left after waiting for the index
 _OFFERED_MAX = 8  # words of a query for which others are offered
 _OFFERING_S = 2.0  # after that no more are looked for
 _BATCH = 500
@@ -121,8 +123,13 @@ class Finder:
             JournalError, Cancelled
         """
         self._bus.ask(self._permit)
+        if self._index is None:
+            return self._find(query, many)
+        ready = self._index.ready(self._bus, self._check)
+        self._reading = ready.reading
         try:
-            self._reading = None if self._index is None else self._index.ready(self._bus, self._check)
+            if ready.making and ready.need.behind > _HOPELESS_MIN:
+                raise BusError(BUSY, self._render_busy(ready.need.behind), retryable=True)
             try:
                 return self._find(query, many)
             except (FullTextError, _StaleError):  # whatever ails it: the texts themselves are there
@@ -131,14 +138,16 @@ class Finder:
                 return self._find(query, many)
         finally:
             close(self._reading)
+            self._index.go_on(self._bus, ready.need)
 
     def _find(self, query: Query, many: int) -> Found:
         indexed, look = self._indexed(query, many)
         query = structs.replace(query, upto=look.last_seq if query.upto is None else query.upto)
         self._rest, self._texts = look.rest, []
-        best = {key(hit.body.at): hit for hit in (*indexed, *self._read(query))}  # a later revision is the live one
+        later = {key(at) for at in look.rest}  # a memory that was edited while this looked: its last revision counts
+        hits = [hit for hit in indexed if key(hit.body.at) not in later] + self._read(query)
         self._check_intact()
-        hits = sorted(best.values(), key=lambda hit: (-hit.weight, -hit.body.at.seq))[:many]
+        hits = sorted(hits, key=lambda hit: (-hit.weight, -hit.body.at.seq))[:many]
         offered = {} if hits or query.shown else self._offer(query)
         trouble = self._index.trouble if self._index is not None and len(look.rest) > SEARCH_BEHIND_MIN else ""
         assert query.upto is not None  # noqa: S101  # set above
@@ -148,22 +157,22 @@ class Finder:
 
     def _indexed(self, query: Query, many: int) -> tuple[list[Hit], _Look]:
         """The best hits that the index covers, and a look that has all that it does not cover."""
-        candidates = self._candidates(query, many)
         covered = 0 if self._reading is None else self._reading.covers.seq
         hits: list[Hit] = []
-        batch = list(islice(candidates, _enough(query, many)))
-        whole = look = self._look(query, batch, covered)
-        while batch:
-            hits += islice(self._judge(query, batch, look), many - len(hits))
-            if len(hits) >= many:
-                break
-            batch = list(islice(candidates, _BATCH))
-            if batch:
-                look = self._look(query, batch, whole.last_seq)
-                whole = structs.replace(whole, last_seq=look.last_seq, rest=whole.rest + look.rest)
+        with closing(self._candidates(query, many)) as candidates:
+            batch = list(islice(candidates, _enough(query, many)))
+            whole = look = self._look(query, batch, covered)
+            while batch:
+                hits += islice(self._judge(query, batch, look), many - len(hits))
+                if len(hits) >= many:
+                    break
+                batch = list(islice(candidates, _BATCH))
+                if batch:
+                    look = self._look(query, batch, whole.last_seq)
+                    whole = structs.replace(whole, last_seq=look.last_seq, rest=whole.rest + look.rest)
         return hits, whole
 
-    def _candidates(self, query: Query, many: int) -> Iterator[tuple[int, float]]:
+    def _candidates(self, query: Query, many: int) -> Generator[tuple[int, float]]:
         """(seq, weight) of what holds every word by the index, the best first; at first as many as mostly do."""
         if self._reading is None:
             return

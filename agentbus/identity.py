@@ -35,17 +35,18 @@ def run(arguments: list[str]) -> int | None:
     form = _FORMATS.get(tuple(arguments))
     if form is None:
         return None
-    name, warnings = _identity()
-    _write(1, _render(name, form))
+    name, warnings = here()
+    write_text(1, _render(name, form))
     for warning in warnings[:_WARNINGS_MAX]:
-        _write(2, f"agentbus: {render_visible(warning)}\n")
+        write_text(2, f"agentbus: {render_visible(warning)}\n")
     if len(warnings) > _WARNINGS_MAX:
-        _write(2, f"agentbus: and {len(warnings) - _WARNINGS_MAX} more warnings\n")
-    _drain_stdin()
+        write_text(2, f"agentbus: and {len(warnings) - _WARNINGS_MAX} more warnings\n")
+    drain_stdin()
     return 0
 
 
-def _identity() -> tuple[str, tuple[str, ...]]:
+def here() -> tuple[str, tuple[str, ...]]:
+    """The identity of the working directory, and warnings."""
     try:
         cwd = os.getcwd()
     except OSError as error:
@@ -62,7 +63,7 @@ def _render(name: str, form: str) -> str:
     return json.dumps(output, separators=(",", ":")) + "\n"
 
 
-def _write(descriptor: int, text: str) -> None:
+def write_text(descriptor: int, text: str) -> None:
     """Write UTF-8 whatever the locale says; a reader that is gone is no failure."""
     data = text.encode()
     try:
@@ -72,7 +73,7 @@ def _write(descriptor: int, text: str) -> None:
         return
 
 
-def _drain_stdin() -> None:
+def drain_stdin() -> None:
     """Read away what a hook was sent, so that its writer does not meet a closed pipe."""
     try:
         mode = os.fstat(0).st_mode

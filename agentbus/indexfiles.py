@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from agentbus.limits import SEARCH_DISK_BYTES_MIN
-from journal import Files, UnwritableError, render_place
+from journal import Files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -129,23 +129,6 @@ class IndexFiles:
         """Delete a file that did not come to its end, if it is there. Raises OSError."""
         with contextlib.suppress(FileNotFoundError):
             self._files.unlink(path)
-
-    def clear(self) -> None:
-        """Delete all of them, durably.
-
-        Raises:
-            UnwritableError: the system refused; some may be there still.
-        """
-        try:
-            names = [name for name in self._files.listdir(self._directory) if name == _NEW or _NAME.fullmatch(name)]
-            for name in names:
-                self._delete(name)
-            if names:
-                self._files.fsync_directory(self._directory)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise UnwritableError(render_place(error)) from error
 
     def _delete(self, name: str) -> None:
         self.drop(f"{self._directory}/{name}")

@@ -98,6 +98,9 @@ SEARCH_TIME_S = 4.0
 SEARCH_TURN_S = 1.5
 """How much of that may go into the index: what is left is enough to read some ten thousands of texts."""
 
+SEARCH_WAIT_S = 3.0
+"""How much of it a search waits for another process, or thread, that adds to the index."""
+
 SEARCH_BEHIND_MIN = 64
 """Texts that the index may lack before it is brought up to date: so many are read faster than a file is made."""
 

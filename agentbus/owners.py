@@ -117,7 +117,7 @@ class Owners:
         return frozenset(owner for owner in set(owners) if not self.lives(owner))
 
     def living(self) -> list[dict[str, object]]:
-        """What each live owner's file says of it: owner, pid, started, and its harness: {pid, started} or null."""
+        """What each live owner's file says of it: owner, pid, started, directory, and its harness as {pid, started}."""
         found: list[dict[str, object]] = []
         for owner in self._listed():
             if self.lives(owner):
@@ -170,4 +170,12 @@ def _facts_of_process() -> dict[str, object]:
         "pid": os.getpid(),
         "started": own.started if own else None,
         "harness": harness.named() if harness else None,
+        "directory": _directory(),
     }
+
+
+def _directory() -> str | None:
+    try:
+        return os.getcwd()
+    except OSError:  # it is gone
+        return None

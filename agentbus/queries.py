@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from agentbus import wire
 from agentbus.events import MemoryEdited, Posted
 from agentbus.kinds import MEMORY
 from agentbus.state import ALWAYS_MS, hidden_through, shown_bytes, unread_messages
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from agentbus.state import Channel, Session, State
+    from journal import Commit
 
 
 def pending(state: State, identity: str, *, horizon_ms: int = ALWAYS_MS) -> list[dict[str, Any]]:
@@ -72,6 +74,12 @@ class Body(msgspec.Struct, frozen=True, gc=False):
     at: Located
     time: str
     event: Posted | MemoryEdited
+
+
+def body_of(at: Located, commit: Commit) -> Body:
+    """The one message in the line that lies there: a command writes at most one."""
+    event = next(event for event in wire.decode(commit.events) if isinstance(event, Posted | MemoryEdited))
+    return Body(at, commit.time, event)
 
 
 def located(state: State, channel: Channel, index: int) -> Located:

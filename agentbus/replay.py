@@ -20,7 +20,7 @@ from agentbus.visible import render_visible
 from journal import parse_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from agentbus.events import AnyEvent
     from journal import Commit
@@ -54,35 +54,54 @@ def _check_second(text: str) -> None:
     parse_time(text + "000Z")
 
 
-def render_flat(commit: Commit) -> Iterator[bytes]:
-    """One compact JSON object for each event of a commit: seq, index in it, time, pid, then the event's fields.
-
-    Raises:
-        UnsupportedError, MalformedError: see parse_events.
-    """
-    time = msgspec.json.encode(commit.time)
-    for index, event in enumerate(parse_events(commit)):
-        head = b'{"seq":%d,"index":%d,"time":%b,"pid":%d,' % (commit.seq, index, time, commit.pid)
-        yield head + msgspec.json.encode(event)[1:]
-
-
-def render_lines(commit: Commit, render_time: Callable[[str], str], columns: int | None = None) -> Iterator[str]:
-    """One aligned line for each event of a commit: seq, time, identity, what happened.
+def render_flat(commit: Commit, events: Sequence[AnyEvent], wanted: Iterable[int]) -> Iterator[bytes]:
+    """One compact JSON object for each wanted event of a commit: seq, index in it, time, pid, then the event's fields.
 
     Args:
         commit: verified by the journal.
+        events: parse_events of it.
+        wanted: which of them, by index.
+    """
+    time = msgspec.json.encode(commit.time)
+    for index in wanted:
+        head = b'{"seq":%d,"index":%d,"time":%b,"pid":%d,' % (commit.seq, index, time, commit.pid)
+        yield head + msgspec.json.encode(events[index])[1:]
+
+
+def render_lines(
+    commit: Commit,
+    events: Sequence[AnyEvent],
+    wanted: Iterable[int],
+    render_time: Callable[[str], str],
+    columns: int | None = None,
+) -> Iterator[str]:
+    """One aligned line for each wanted event of a commit: seq, time, identity, what happened.
+
+    Args:
+        commit: verified by the journal.
+        events: parse_events of it.
+        wanted: which of them, by index.
         render_time: from the journal's form of a time to the reader's.
         columns: longer lines are cut there, visibly; None: nothing is cut.
+    """
+    time = render_time(commit.time)
+    for index in wanted:
+        identity = pad(render_name(_actor(events[index])), _IDENTITY_WIDTH)
+        line = f"{commit.seq:>{_SEQ_WIDTH}}  {time}  {identity}  {render_words(events[index])}"
+        yield line if columns is None else cut(line, columns)
+
+
+def render_raw(commit: Commit) -> bytes:
+    """The line that a commit was read from, its line feed included.
 
     Raises:
-        UnsupportedError, MalformedError: see parse_events.
+        MalformedError: it is not spelt as the format has it, so it cannot be made again.
     """
-    events = parse_events(commit)
-    time = render_time(commit.time)
-    for event in events:
-        identity = pad(_name(_actor(event)), _IDENTITY_WIDTH)
-        line = f"{commit.seq:>{_SEQ_WIDTH}}  {time}  {identity}  {render_words(event)}"
-        yield line if columns is None else cut(line, columns)
+    parts = commit.seq, commit.time.encode(), commit.pid, commit.events, commit.hash.encode()
+    line = b'{"seq":%d,"time":"%b","pid":%d,"events":%b,"hash":"%b"}\n' % parts
+    if len(line) != commit.place.line_bytes:
+        raise wire.MalformedError("its JSON is not the compact one of the format")
+    return line
 
 
 def render_words(event: AnyEvent) -> str:
@@ -114,22 +133,22 @@ def _actor(event: AnyEvent) -> str:
     return "-" if identity is UNSET else str(identity)
 
 
-def _name(text: str) -> str:
+def render_name(text: str) -> str:
     """A name; in quotes if it could be taken for more than one word of the line."""
     shown = render_visible(text)
     return shown if _PLAIN_NAME.fullmatch(shown) else '"' + shown.replace('"', '\\"') + '"'
 
 
 def _segment_opened(event: ev.SegmentOpened) -> str:
-    by = f", by {_name(event.by)}" if event.by else ""
-    host = f", on {_name(event.host)}" if event.host else ""
-    return f"segment opened: format {event.format}, journal {_name(event.journal)}{by}{host}"
+    by = f", by {render_name(event.by)}" if event.by else ""
+    host = f", on {render_name(event.host)}" if event.host else ""
+    return f"segment opened: format {event.format}, journal {render_name(event.journal)}{by}{host}"
 
 
 def _registered(event: ev.Registered) -> str:
-    parent = f", child of {_name(event.parent)}" if event.parent else ""
-    client = f", client {_name(event.client)}" if event.client else ""
-    return f"registered, working in {_name(event.context)}{parent}{client}"
+    parent = f", child of {render_name(event.parent)}" if event.parent else ""
+    client = f", client {render_name(event.client)}" if event.client else ""
+    return f"registered, working in {render_name(event.context)}{parent}{client}"
 
 
 def _ended(event: ev.Ended) -> str:
@@ -138,12 +157,12 @@ def _ended(event: ev.Ended) -> str:
 
 def _unsubscribed(event: ev.Unsubscribed) -> str:
     why = {"asked": "as asked", "fresh": "for a fresh start", "expired": "idle too long"}[event.reason]
-    return f"unsubscribed from {_name(event.channel)}, {why}"
+    return f"unsubscribed from {render_name(event.channel)}, {why}"
 
 
 def _posted(event: ev.Posted) -> str:
     reply = f", in reply to {event.reply_to}" if event.reply_to is not UNSET else ""
-    return f"posted to {_name(event.channel)}{reply}{_extras(event)}: {render_visible(event.content)}"
+    return f"posted to {render_name(event.channel)}{reply}{_extras(event)}: {render_visible(event.content)}"
 
 
 def _memory_edited(event: ev.MemoryEdited) -> str:
@@ -152,9 +171,9 @@ def _memory_edited(event: ev.MemoryEdited) -> str:
 
 
 def _extras(event: ev.Posted | ev.MemoryEdited) -> str:
-    label = f", label {_name(event.label)}" if event.label else ""
-    pairs = " ".join(f"{_name(key)}={_name(value)}" for key, value in (event.metadata or {}).items())
-    key = f", key {_name(event.key)}" if event.key else ""
+    label = f", label {render_name(event.label)}" if event.label else ""
+    pairs = " ".join(f"{render_name(key)}={render_name(value)}" for key, value in (event.metadata or {}).items())
+    key = f", key {render_name(event.key)}" if event.key else ""
     return label + (f", metadata {pairs}" if pairs else "") + key
 
 
@@ -163,23 +182,23 @@ def _memory_deleted(event: ev.MemoryDeleted) -> str:
 
 
 def _delivered(event: ev.Delivered) -> str:
-    ends = ", ".join(f"{_name(channel)} up to {end}" for channel, end in event.ends.items())
+    ends = ", ".join(f"{render_name(channel)} up to {end}" for channel, end in event.ends.items())
     own = ", its own included" if event.include_own else ""
     gaps = "".join(f"; told of a gap: {_gap(gap)}" for gap in event.gaps or ())
     expired = "".join(
-        f"; told that it was idle too long for {_name(gone.channel)}, {gone.unread} unread"
+        f"; told that it was idle too long for {render_name(gone.channel)}, {gone.unread} unread"
         for gone in event.expired or ()
     )
-    return f"was handed {ends or 'no messages'}{own}, batch {_name(event.token)}{gaps}{expired}"
+    return f"was handed {ends or 'no messages'}{own}, batch {render_name(event.token)}{gaps}{expired}"
 
 
 def _gap(gap: ev.Gap) -> str:
     count = "" if gap.count is UNSET else f"{render_count(gap.count, 'message')}, "
-    return f"{_name(gap.channel)} {gap.from_} to {gap.to} ({count}{render_visible(gap.cause)})"
+    return f"{render_name(gap.channel)} {gap.from_} to {gap.to} ({count}{render_visible(gap.cause)})"
 
 
 def _acked_all(event: ev.AckedAll) -> str:
-    return f"had everything before {event.before} acknowledged by {_name(event.by)}"
+    return f"had everything before {event.before} acknowledged by {render_name(event.by)}"
 
 
 def _repaired(event: ev.Repaired) -> str:
@@ -189,19 +208,19 @@ def _repaired(event: ev.Repaired) -> str:
 
 _WORDS: dict[type[AnyEvent], Callable[[Any], str]] = {
     ev.SegmentOpened: _segment_opened,
-    ev.ChannelCreated: lambda event: f"created {event.kind} channel {_name(event.channel)}",
+    ev.ChannelCreated: lambda event: f"created {event.kind} channel {render_name(event.channel)}",
     ev.Registered: _registered,
     ev.Ended: _ended,
-    ev.Subscribed: lambda event: f"subscribed to {_name(event.channel)} after {event.cursor}",
+    ev.Subscribed: lambda event: f"subscribed to {render_name(event.channel)} after {event.cursor}",
     ev.Unsubscribed: _unsubscribed,
     ev.Posted: _posted,
     ev.MemoryEdited: _memory_edited,
     ev.MemoryDeleted: _memory_deleted,
     ev.Delivered: _delivered,
-    ev.Acked: lambda event: f"acknowledged batch {_name(event.token)}",
+    ev.Acked: lambda event: f"acknowledged batch {render_name(event.token)}",
     ev.AckedAll: _acked_all,
     ev.Active: lambda _: "looked, nothing was new",
-    ev.Evicted: lambda event: f"{_name(event.channel)}: agents are no longer shown messages before {event.before}",
+    ev.Evicted: lambda event: f"{render_name(event.channel)}: agents are no longer shown messages before {event.before}",
     ev.Reset: lambda _: "reset the bus",
     ev.Lost: render_lost,
     ev.Repaired: _repaired,

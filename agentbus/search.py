@@ -121,44 +121,50 @@ def count(words: tuple[Word, ...], folded: str) -> tuple[int, ...]:
 
 
 def snippet(words: tuple[Word, ...], content: str, label: str | None) -> str:
-    """The part of a text around the first word in it, on one line, the word between ``**``.
+    """The part of a hit around the first word in it, on one line, the word between ``**``.
 
-    Of the label where the text itself holds no word.
+    Where only the label holds a word, the label and the beginning of the text.
     """
-    found = _marked(words, content)
-    if found is None and label is not None:
-        found = _marked(words, label)
-    assert found is not None  # noqa: S101  # it was a hit
-    return found
+    span = _first_span(words, content)
+    if span is not None:
+        return _cut(unicodedata.normalize("NFC", content), *span, SNIPPET_CHARS)
+    span = None if label is None else _first_span(words, label)
+    assert label is not None and span is not None  # noqa: PT018, S101  # it was a hit
+    shown = _cut(unicodedata.normalize("NFC", label), *span, SNIPPET_CHARS)
+    return f"{shown}: {_begin(content, max(0, SNIPPET_CHARS - len(shown)))}"
 
 
-def _marked(words: tuple[Word, ...], text: str) -> str | None:
-    text = unicodedata.normalize("NFC", text)
-    folded, origin = _fold_with_origin(text)
-    spans = [
-        (at, at + len(word.text)) for word in words for at in [next(_occurrences(folded, word), None)] if at is not None
-    ]
-    if not spans:
+def _first_span(words: tuple[Word, ...], text: str) -> tuple[int, int] | None:
+    """Where the first word stands in a text, once that is in NFC."""
+    folded, origin = _fold_with_origin(unicodedata.normalize("NFC", text))
+    found = [(at, at + len(word.text)) for word in words for at in _occurrences(folded, word)]
+    if not found:
         return None
-    first, last = min(spans)
-    start, end = (origin[first], origin[last - 1] + 1) if origin else (first, last)
-    return _cut(text, start, end)
+    first, last = min(found)
+    return (origin[first], origin[last - 1] + 1) if origin else (first, last)
 
 
-def _cut(text: str, start: int, end: int) -> str:
+def _cut(text: str, start: int, end: int, chars: int) -> str:
     """The hit between ``**`` with what stands around it, on one line, cut with ``…``."""
-    around = max(0, SNIPPET_CHARS - (end - start)) // 2
+    around = max(0, chars - (end - start)) // 2
     left, right = max(0, start - around), min(len(text), end + around)
     shown = text[left:start] + "**" + text[start:end] + "**" + text[end:right]
     return ("…" if left else "") + " ".join(shown.split()) + ("…" if right < len(text) else "")
 
 
+def _begin(text: str, chars: int) -> str:
+    return " ".join(text[:chars].split()) + ("…" if len(text) > chars else "")
+
+
 def _occurrences(folded: str, word: Word) -> Iterator[int]:
     at = folded.find(word.text)
+    if at < 0:
+        return
+    closed_start, closed_end = _joins(word.text[0]), _joins(word.text[-1]) and not word.prefix
     while at >= 0:
         end = at + len(word.text)
-        starts = not (_joins(word.text[0]) and at > 0 and _joins(folded[at - 1]))
-        ends = word.prefix or not (_joins(word.text[-1]) and end < len(folded) and _joins(folded[end]))
+        starts = not (closed_start and at > 0 and _joins(folded[at - 1]))
+        ends = not (closed_end and end < len(folded) and _joins(folded[end]))
         if starts and ends:
             yield at
         at = folded.find(word.text, at + 1)
@@ -228,15 +234,15 @@ def _bare(char: str) -> str:
     return unicodedata.normalize("NFC", "".join(part for part in parts if unicodedata.category(part) != "Mn"))
 
 
-def _as_token(char: str) -> str:
-    if _joins(char):
-        return char
-    return f" {char} " if _is_searchable(char) else " "
-
-
 def _joins(char: str) -> bool:
     """Whether a character makes one word with its like beside it."""
-    return (char.isalnum() or char == "_") and not _is_cjk(char)
+    return char != " " and _TOKENS[ord(char)] == char
+
+
+def _as_token(char: str) -> str:
+    if (char.isalnum() or char == "_") and not _is_cjk(char):
+        return char
+    return f" {char} " if _is_searchable(char) else " "
 
 
 def _is_cjk(char: str) -> bool:

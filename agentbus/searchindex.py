@@ -18,7 +18,7 @@ from msgspec import Struct
 from agentbus.fulltext import FullText, FullTextError
 from agentbus.indexfiles import Finished, IndexFiles, UnkeptError
 from agentbus.indexing import FORM, Covers, Indexing, lost_lines
-from agentbus.limits import SEARCH_BEHIND_MIN, SEARCH_DEAD_MIN, SEARCH_SCANNED_MAX, SEARCH_TURN_S
+from agentbus.limits import SEARCH_BEHIND_MIN, SEARCH_DEAD_MIN, SEARCH_SCANNED_MAX, SEARCH_TURN_S, SEARCH_WAIT_S
 from journal import JournalError, render_place
 
 if TYPE_CHECKING:
@@ -42,12 +42,20 @@ class Reading(Struct, frozen=True):
     covers: Covers
 
 
-class _Need(Struct, frozen=True):
+class Need(Struct, frozen=True):
     """How many texts the index does not have; whether they should be added, and whether most that it has are gone."""
 
     behind: int
     add: bool
     anew: bool
+
+
+class Ready(Struct, frozen=True):
+    """What a search begins with. ``making``: whoever adds to the index, and is not done, is another."""
+
+    reading: Reading | None
+    need: Need
+    making: bool
 
 
 class _ClosingError(Exception):
@@ -111,27 +119,37 @@ class SearchIndex:
         self._agreed = (digest, weakref.ref(state))
         return True
 
-    def ready(self, bus: Bus, check: Callable[[], None]) -> Reading | None:
-        """The index for a search, after a turn of adding to it if it is behind; a thread adds what is left.
+    def ready(self, bus: Bus, check: Callable[[], None]) -> Ready:
+        """The index for a search, after a turn of adding to it if it is behind, or a while of waiting for who does.
 
         What keeps it back is not raised: ``trouble`` says it.
         """
-        until = time.monotonic() + SEARCH_TURN_S
+        began = time.monotonic()
         reading, need = self._look(bus, check)
+        had_turn = True
         while need.add:
             close(reading)
-            had_turn = self._worker is None and self._extend(bus, until, check)
+            had_turn = not self._is_working() and self._extend(bus, began + SEARCH_TURN_S, check)
             reading, need = self._look(bus, check)
-            if had_turn or need.behind <= SEARCH_SCANNED_MAX or time.monotonic() > until:
+            if had_turn or need.behind <= SEARCH_SCANNED_MAX or time.monotonic() > began + SEARCH_WAIT_S:
                 break
-            time.sleep(_WAIT_S)  # another process is at it, and to read all texts would take longer
+            time.sleep(_WAIT_S)  # to read all texts would take longer
         if not need.add:
             self.trouble = ""
-        if (need.add or need.anew) and not self.trouble:
-            self._start_worker(bus, anew=need.anew)
-        return reading
+        return Ready(reading, need, making=need.add and not had_turn)
 
-    def _look(self, bus: Bus, check: Callable[[], None]) -> tuple[Reading | None, _Need]:
+    def go_on(self, bus: Bus, need: Need) -> None:
+        """Do in a thread what no search has the time for."""
+        if self._is_working() or self._closing or self.trouble or not (need.add or need.anew):
+            return
+        worker = threading.Thread(target=self._work, args=(bus,), kwargs={"anew": need.anew}, daemon=True)
+        self._worker = worker
+        try:
+            worker.start()
+        except RuntimeError:  # no thread is to be had now
+            self._worker = None
+
+    def _look(self, bus: Bus, check: Callable[[], None]) -> tuple[Reading | None, Need]:
         reading = self.open(check)
         try:
             return reading, bus.ask(lambda state: self._need(state, reading))
@@ -139,14 +157,14 @@ class SearchIndex:
             close(reading)
             raise
 
-    def _need(self, state: State, reading: Reading | None) -> _Need:
+    def _need(self, state: State, reading: Reading | None) -> Need:
         channels = [channel.retained for channel in state.channels.values()]
         live = sum(map(len, channels))
         if reading is None or not self.agrees(reading, state):
-            return _Need(live, add=live > SEARCH_BEHIND_MIN, anew=False)
+            return Need(live, add=live > SEARCH_BEHIND_MIN, anew=False)
         covers = reading.covers
         behind = sum(len(retained) - retained.first_after(covers.seq) for retained in channels)
-        return _Need(
+        return Need(
             behind,
             add=behind > max(SEARCH_BEHIND_MIN, covers.texts // _BEHIND_PART),
             anew=covers.texts > 2 * live + SEARCH_DEAD_MIN,
@@ -187,16 +205,9 @@ class SearchIndex:
         finally:
             self._files.drop(path)
 
-    def _start_worker(self, bus: Bus, *, anew: bool) -> None:
-        """Do in a thread what no search has the time for."""
-        if self._worker is not None or self._closing:
-            return
-        worker = threading.Thread(target=self._work, args=(bus,), kwargs={"anew": anew}, daemon=True)
-        self._worker = worker
-        try:
-            worker.start()
-        except RuntimeError:  # no thread is to be had now
-            self._worker = None
+    def _is_working(self) -> bool:
+        """Whether the thread is at it; a forked child has none."""
+        return self._worker is not None and self._worker.is_alive()
 
     def _work(self, bus: Bus, *, anew: bool) -> None:
         try:

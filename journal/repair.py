@@ -189,7 +189,7 @@ class Repair:
 
     def _take_away(self, damage: Damage) -> None:
         self._make_aside()
-        name = _piece_name(damage)
+        name = _piece_name(damage) + (archive.SUFFIX if damage.file.endswith(archive.SUFFIX) else "")
         self._files.rename(damage.file, f"{self._aside}/{name}")
         self.mended.append(Mended(damage, name, None))
         self._files.fsync_directory(self._aside)

@@ -32,10 +32,14 @@ _MAGIC: Final = b"\x1f\x8b"
 _OPENING = re.compile(rb'^\{"seq":\d+,"time":"[^"\n]*","pid":\d+,"events":\[\{"type":"segment_opened",', re.MULTILINE)
 
 
+class _PackedError(Exception):
+    """What is packed cannot be unpacked any further."""
+
+
 def stream(read: Callable[[int], bytes]) -> Iterator[Commit | Fault | Verdict]:
     """Commits and faults in order, then one verdict; memory does not grow with what is read.
 
-    Faults name the line and the byte of the stream.
+    Faults name the line and the byte of the stream, as it is unpacked.
 
     Args:
         read: at most so many bytes, as soon as there are some; none at the end.
@@ -44,8 +48,11 @@ def stream(read: Callable[[int], bytes]) -> Iterator[Commit | Fault | Verdict]:
         UnsupportedError: a segment is of another format.
     """
     walk = _Walk()
-    for data in _unpacked(read):
-        yield from walk.take(data)
+    try:
+        for data in _unpacked(read):
+            yield from walk.take(data)
+    except _PackedError as error:
+        yield walk.fault(str(error))
     yield from walk.end()
     yield walk.verdict
 
@@ -53,29 +60,162 @@ def stream(read: Callable[[int], bytes]) -> Iterator[Commit | Fault | Verdict]:
 class _Walk:
     def __init__(self) -> None:
         self.verdict = Verdict()
-        self._at: Position | None = None  # after the last sound line
-        self._line = 1  # of the stream, as the byte at which the segment begins is
-        self._base = 0
+        self._at: Position | None = None  # after the last line that was judged
+        self._base = 0  # the byte of the stream at which the segment begins
+        self._line = 1  # of the stream
         self._held = b""  # what no LF has ended yet
-        self._stated: str | None = None  # the hash that a faulty line just before states
-        self._loose = False  # there was one
+        self._long = 0  # bytes of a line that is too long to be held
+        self._loose = False  # the line before was faulty
+        self._stated: str | None = None  # the hash it states
         self._torn: Fault | None = None  # a torn line: a fault only if another segment follows
 
     def take(self, data: bytes) -> Iterator[Commit | Fault]:
         """Judge all whole lines there are by now."""
+        if self._long:
+            data = self._pass_long(data)
         data = self._held + data
         end = data.rfind(b"\n") + 1
         self._held = data[end:]
         begins = [found.start() for found in _OPENING.finditer(data, 0, end)]
-        for begin, stop in zip([0, *begins], [*begins, end], strict=True):
-            if begin in begins:
-                yield from self._open()
+        yield from self._take_part(data[: begins[0] if begins else end])
+        for begin, stop in zip(begins, [*begins[1:], end], strict=True):
+            yield from self._open()
             yield from self._take_part(data[begin:stop])
-        if len(self._held) > LINE_BYTES_MAX:
-            yield self._fault(f"is longer than {LINE_BYTES_MAX} bytes")
-            self._held = self._held[-1:]
+        if len(self._held) >= LINE_BYTES_MAX:
+            yield self.fault(f"is longer than {LINE_BYTES_MAX} bytes")
+            self._held, self._long, self._loose, self._stated = b"", len(self._held), True, None
 
     def end(self) -> Iterator[Fault]:
-        """What stands behind the last line feed, or from a torn line on."""
-        self.verdict.tail = None
-        return iter(())
+        """Judge what stands behind the last line feed, or from a torn line on."""
+        at = self._at
+        if self._torn is not None:
+            begin = self._torn.offset
+            rest = self._base + (at.offset if at else 0) + len(self._held) - begin
+            self.verdict.tail = Tail(NAME, begin, rest, unfinished_line=False)
+        elif self._held:
+            line = self._held + b"\n"
+            whole = bool(segment.scan(line, self._position(line)).commits)
+            self.verdict.tail = Tail(NAME, self._offset, len(self._held), whole)
+        yield from ()
+
+    def fault(self, cause: str) -> Fault:
+        """A fault at the place that was reached."""
+        self.verdict.faults += 1
+        return Fault(NAME, self._line, self._offset, self._at.next_seq if self._at else 1, cause)
+
+    @property
+    def _offset(self) -> int:
+        return self._base + (self._at.offset if self._at else 0)
+
+    def _pass_long(self, data: bytes) -> bytes:
+        """Leave out what belongs to a line that was too long."""
+        feed = data.find(b"\n")
+        self._long += len(data) if feed < 0 else feed + 1
+        if feed < 0:
+            return b""
+        self._base, self._long, self._line = self._base + self._long, 0, self._line + 1
+        return data[feed + 1 :]
+
+    def _open(self) -> Iterator[Fault]:
+        """Stand where a segment begins."""
+        if self._torn is not None:
+            self.verdict.faults += 1
+            yield self._torn
+            self._torn = None
+        self.verdict.segments += 1
+        if self._at is not None:
+            self._base += self._at.offset
+            self._at = segment.follow(self._at)
+
+    def _take_part(self, part: bytes) -> Iterator[Commit | Fault]:
+        """Judge whole lines of one segment."""
+        while part:
+            if self._torn is not None:
+                self._pass(part)
+                return
+            at = self._position(part)
+            found = segment.scan(part, at)
+            yield from self._keep(found)
+            part = part[found.end.offset - at.offset :]
+            if found.fault is None:
+                return
+            line, _, rest = part.partition(b"\n")
+            fault = self._judge(line, found.fault)
+            if fault is not None:
+                yield fault
+            self._pass(part[: len(part) - len(rest)])
+            part = rest
+
+    def _position(self, part: bytes) -> Position:
+        """Where lines begin: behind a fault wherever the first of them verifies, if it does."""
+        line = part[: part.find(b"\n") + 1]
+        seq = salvage.stated_seq(line[:-1])
+        if self._at is None:
+            self._at = segment.start(seq or 1)
+            self.verdict.segments = self.verdict.segments or 1
+        at = self._at
+        if self._loose and seq > at.seq:
+            for prev in (self._stated, at.prev):
+                tried = msgspec.structs.replace(at, next_seq=seq, prev=prev)
+                if prev is not None and segment.scan(line, tried).commits:
+                    return tried
+        return at
+
+    def _keep(self, found: Scan) -> Iterator[Commit]:
+        """Give sound lines, and stand after them."""
+        verdict = self.verdict
+        for commit in found.commits:
+            lost = segment.parse_lost(commit.events)
+            if lost is not None:
+                verdict.lost.append(LostRange(commit.seq, commit.hash, lost.last, lost.reason))
+        if found.commits:
+            self._at, self._loose = found.end, False
+            verdict.first_seq = verdict.first_seq or found.commits[0].seq
+            verdict.last_seq, verdict.hash = found.end.seq, found.end.hash
+        verdict.commits += len(found.commits)
+        verdict.unchecked += found.unchecked
+        self._line += len(found.commits)
+        yield from found.commits
+
+    def _judge(self, line: bytes, cause: str) -> Fault | None:
+        """What a faulty line is; None where it may be a torn tail."""
+        assert self._at is not None  # noqa: S101  # it was scanned from there
+        seq, next_seq = salvage.stated_seq(line), self._at.next_seq
+        if seq not in (0, next_seq):
+            cause = f"carries seq {seq} where {next_seq} is next"
+        fault = Fault(NAME, self._line, self._offset, next_seq, cause)
+        if segment.is_torn_line(line, self._at.offset):
+            self._torn = fault
+            return None
+        self._loose, self._stated = True, record.stated_hash(line)
+        self.verdict.faults += 1
+        return fault
+
+    def _pass(self, lines: bytes) -> None:
+        """Stand after lines that do not count."""
+        assert self._at is not None  # noqa: S101  # something was scanned before
+        self._line += lines.count(b"\n")
+        self._at = msgspec.structs.replace(self._at, offset=self._at.offset + len(lines))
+
+
+def _unpacked(read: Callable[[int], bytes]) -> Iterator[bytes]:
+    """The bytes of a stream; members of gzip in front of the rest unpacked."""
+    data = read(_READ_BYTES)
+    while len(data) < len(_MAGIC) and (more := read(_READ_BYTES)):
+        data += more
+    while data.startswith(_MAGIC):
+        unpacker = zlib.decompressobj(_GZIP)
+        while not unpacker.eof:
+            if not data:
+                raise _PackedError("ends too early to be unpacked any further")
+            try:
+                yield unpacker.decompress(data, _READ_BYTES)
+            except zlib.error as error:
+                raise _PackedError(f"cannot be unpacked any further: {str(error).rpartition(': ')[2]}") from error
+            data = unpacker.unconsumed_tail or (b"" if unpacker.eof else read(_READ_BYTES))
+        data = unpacker.unused_data
+        while len(data) < len(_MAGIC) and (more := read(_READ_BYTES)):
+            data += more
+    while data:
+        yield data
+        data = read(_READ_BYTES)

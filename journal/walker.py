@@ -49,6 +49,7 @@ class Walker:
         self._number = 0  # index of the segment that is walked
         self._fd = -1
         self._broken = ""  # why the archive that is walked could be unpacked only in part
+        self._last_packed = False  # whether the last file that has a place in the chain was an archive
         self._at = _NOWHERE
         self._line = 1
         self._begun = False  # whether a line of the segment was kept, or a `lost` line will stand in it
@@ -74,7 +75,7 @@ class Walker:
         for number, here in enumerate(self._segments):
             self._number = number
             yield from self._walk_segment(here)
-        if whole and self._segments and self._segments[-1].packed:
+        if whole and self._last_packed:
             yield self._make_end()
 
     def _start(self, first_seq: int) -> None:
@@ -100,7 +101,7 @@ class Walker:
         except FileNotFoundError:
             yield self._fault(here.path, 1, 0, begins, "the segment is missing")
             return
-        self._fd, self._broken = opened.fd, opened.fault
+        self._fd, self._broken, self._last_packed = opened.fd, opened.fault, opened.packed
         try:
             self.verdict.segments += 1
             self._line, self._begun = 1, False

@@ -32,7 +32,7 @@ def test_the_session_uses_every_tool_and_rolls_and_is_refused_only_what_it_shoul
     data, told = played
     assert {each.tool for each in told} == {tool.name for tool in tools.TOOLS} | {"close"}
     assert len(contents(data / "journal")) > 3
-    assert [each.number for each in told if each.outcome != "done"] == [5, 16, 17, 31]
+    assert [each.number for each in told if each.outcome != "done"] == [5, 16, 17, 32]
     assert compare(told, events_of(data)) == []
 
 
@@ -48,8 +48,11 @@ def test_comparing_finds_what_is_lost_what_is_there_twice_and_what_was_refused(p
     assert moved.startswith("answered with seq")
     refused = [replace(each, outcome="refused") for each in told]
     assert any(text.startswith("refused, and there at seq") for text in compare(refused, events))
+    for kind in ("memory_edited", "memory_deleted"):
+        (lost, *_) = compare(told, [event for event in events if event["type"] != kind])
+        assert lost.startswith("lost: call ")
     unasked = {"type": "posted", "seq": 99, "as": "sam", "channel": "general", "content": "?"}
-    assert compare(told, [*events, unasked]) == ["nobody posted what stands at seq 99: '?'"]
+    assert compare(told, [*events, unasked]) == ["nobody sent what stands at seq 99: '?'"]
 
 
 def test_what_nobody_was_told_may_be_there_or_not(played: Journaled) -> None:

@@ -31,6 +31,7 @@ _COMMANDS = (
     "unsubscribe",
     "channel",
     "post",
+    "wait",
     "status",
     "ack-all",
     "config",
@@ -38,6 +39,7 @@ _COMMANDS = (
     "replay",
     "repair",
     "demo",
+    "hook",
 )
 _OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _MODULES = {"unsubscribe": "subscribe", "ack-all": "ackall"}

@@ -80,7 +80,7 @@ class _Page:
         rows = [self._live_row(each) for each in self._live]
         self._print_table(head, rows, [_WAITS if "unasked_since" in each else "" for each in self._live])
         if self._unasked:
-            print_line("  An agent is shown messages when it calls receive: nothing wakes an idle one.")
+            print_line("  An agent is shown messages when it calls receive; one that is idle has to be woken.")
 
     def _live_row(self, each: Record) -> Row:
         return (
@@ -217,9 +217,9 @@ def _render_retention(kept: Record, now_ms: int) -> str:
 
 def _render_index(index: Record | None, last_seq: int) -> str:
     if index is None:
-        return "none: the first search makes it"
+        return "none: a search makes it where there are many texts"
     behind = last_seq - index["indexed_seq"]
-    rest = f"; the next search adds {render_count(behind, 'line')}" if behind else ""
+    rest = f", and {render_count(behind, 'line')} since" if behind else ""
     return f"up to seq {index['indexed_seq']}, {render_bytes(index['bytes'])}{rest}"
 
 

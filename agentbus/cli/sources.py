@@ -6,14 +6,17 @@ Whether a line is sound is the journal's to say: there is no second parser here.
 from __future__ import annotations
 
 import errno
+import gzip
+import re
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from agentbus import replay as auditor
 from agentbus.columns import render_count
-from journal import Commit, Fault, Verdict, walk
+from journal import Commit, Fault, Verdict, stream, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,6 +24,9 @@ if TYPE_CHECKING:
     from journal import LostRange, Tail
 
 NEXT_STEP = "put a good copy back if you have one; else run `agentbus repair`, which shows what it will do, and asks"
+_STDIN: Final = Path("-")
+_SEGMENT: Final = re.compile(r"(\d{20})\.jsonl(\.gz)?", re.ASCII)
+_ARCHIVE: Final = "archive"
 
 
 class Sources:
@@ -28,12 +34,26 @@ class Sources:
 
     Attributes:
         own: the user named nothing: it is his own journal, which `agentbus repair` could mend.
+        named: as they were given.
+        stdin: it is read from stdin, so once only.
     """
 
-    def __init__(self, paths: Sequence[Path], *, own: bool) -> None:
+    def __init__(self, named: Sequence[Path], *, own: bool) -> None:
         self.own = own
-        self.named = list(paths)
-        self._paths = [_resolve(path) for path in paths if not own or path.exists()]
+        self.named = list(named)
+        self.stdin = _STDIN in self.named
+        self._lines, self._bytes = 0, 0
+        if self.stdin and len(self.named) > 1:
+            raise click.UsageError("- stands for stdin and is read alone.")
+        found = [] if self.stdin else [_resolve(path) for path in named if not own or path.exists()]
+        self._paths = _in_order([each for path in found for each in path])
+
+    @property
+    def directory(self) -> Path | None:
+        """The journal directory, if one is all there is to read; it need not be there if it is the user's own."""
+        if self.own and not self._paths:
+            return self.named[0] / "journal"
+        return self._paths[0] if len(self._paths) == 1 and self._paths[0].is_dir() else None
 
     def walk(self) -> Iterator[Commit | Fault | Verdict]:
         """Commits and faults in order, then one verdict; see `journal.walk`.
@@ -42,19 +62,37 @@ class Sources:
             UnsupportedError, click.ClickException: it cannot be read.
         """
         try:
-            yield from walk(self._paths)
+            if self.stdin:
+                yield from self._stream()
+            else:
+                yield from walk(self._paths)
         except OSError as error:
             raise _unreadable(error) from error
 
+    def files(self) -> list[Path]:
+        """All segments there are, in order; those of stdin are none."""
+        return [file for path in self._paths for file in (_segments(path) if path.is_dir() else [path])]
+
+    def walk_file(self, file: Path) -> Iterator[Commit]:
+        """The commits of one of the files, for whoever has walked through all of them before."""
+        return (found for found in walk([file]) if isinstance(found, Commit))
+
     def fault_at(self, commit: Commit, cause: str) -> Fault:
-        """Where a commit stands. Looked for only now, as hardly any journal needs it."""
+        """Where a commit stands that was just given. Looked for only now, as hardly any journal needs it."""
         begin, offset = b'{"seq":%d,' % commit.seq, commit.place.offset
-        files = [file for path in self._paths for file in (sorted(path.glob("*.jsonl")) if path.is_dir() else [path])]
-        for file in files:
-            data = file.read_bytes()
+        if self.stdin:
+            return Fault("stdin", self._lines, self._bytes - commit.place.line_bytes, commit.seq, cause)
+        for file in self.files():
+            data = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
             if data.startswith(begin, offset):
                 return Fault(str(file), data.count(b"\n", 0, offset) + 1, offset, commit.seq, cause)
         return Fault("a file that is gone", 0, offset, commit.seq, cause)
+
+    def _stream(self) -> Iterator[Commit | Fault | Verdict]:
+        for found in stream(sys.stdin.buffer.read1):  # type: ignore[union-attr]  # a buffered reader, as stdin is
+            self._lines += not isinstance(found, Verdict)
+            self._bytes += found.place.line_bytes if isinstance(found, Commit) else 0
+            yield found
 
 
 def render_lost(lost: LostRange) -> str:
@@ -70,14 +108,43 @@ def render_tail(tail: Tail) -> str:
     return f"{what}: {size} of {tail.file} from byte {tail.offset}; never acknowledged, so not counted"
 
 
-def _resolve(path: Path) -> Path:
-    """The journal directory or segment file that a path stands for."""
+def _resolve(path: Path) -> list[Path]:
+    """The journal directory, or the segment files, that a path stands for."""
     if not path.exists():
         raise click.ClickException(f"{path}: there is no such file or directory")
-    if not path.is_dir() and not path.is_file():
-        raise click.ClickException(f"{path}: this cannot be read twice: save it to a file first")
+    if not path.is_dir():
+        if not path.is_file():
+            raise click.ClickException(f"{path}: this cannot be read twice: save it to a file, or give - and pipe it in")
+        return [path]
     inside = path / "journal"
-    return inside if inside.is_dir() else path
+    if inside.is_dir():
+        return [inside]
+    return _segments(path) if path.name == _ARCHIVE else [path]
+
+
+def _segments(directory: Path) -> list[Path]:
+    """The segments of a directory in order, each where it counts: packed only if it is not there as it was written."""
+    found: dict[str, Path] = {}
+    for path in [*(directory / _ARCHIVE).glob("*.gz"), *directory.glob("*.gz"), *directory.glob("*.jsonl")]:
+        name = _SEGMENT.fullmatch(path.name)
+        if name is not None:
+            found[name[1]] = path
+    return [found[name] for name in sorted(found)]
+
+
+def _in_order(paths: list[Path]) -> list[Path]:
+    """Segment files in the order of their names, wherever they lie; anything else as it was given."""
+    names = [_SEGMENT.fullmatch(path.name) for path in paths]
+    if not all(names) or any(path.is_dir() for path in paths):
+        return paths
+    plain = {path for path in paths if path.suffix != ".gz"}
+    kept = [path for path in paths if path in plain or not plain & _unpacked(path)]
+    return sorted(kept, key=lambda path: path.name)
+
+
+def _unpacked(archive: Path) -> set[Path]:
+    """Where the segment lies, if it does, that an archive was made of."""
+    return {directory / archive.stem for directory in (archive.parent, archive.parent.parent)}
 
 
 def _unreadable(error: OSError) -> click.ClickException:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,7 +12,7 @@ from click.testing import CliRunner
 
 from agentbus.cli import main
 from tests.agentbus.hosts import call, crash, events, live, open_at, replayed
-from tests.agentbus.shell import Writer, environ, posted, run
+from tests.agentbus.shell import WAIT_S, Writer, environ, posted, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,6 +85,21 @@ def test_the_agent_comes_back_to_nothing_and_others_still_find_the_messages(data
     assert len(call(back, "history", as_="bob", channel="general")["messages"]) == 2
     call(boss, "post", as_="boss", channel="general", content="later")
     assert len(call(back, "receive", as_="bob")["messages"]) == 1
+
+
+def test_what_is_posted_while_the_person_thinks_stays_unread(data: Path, boss: Host) -> None:
+    command = [sys.executable, "-m", "agentbus", "ack-all", "bob"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environ(data)) as asking:
+        assert asking.stdin is not None
+        assert asking.stdout is not None
+        while asking.stdout.readline() != b"Type yes to go on.\n":
+            assert asking.poll() is None
+        later = call(boss, "post", as_="boss", channel="general", content="wait!")["seq"]
+        out, _ = asking.communicate(b"yes\n", timeout=WAIT_S)
+    assert out.decode() == f'Agentbus: acknowledged 3 messages in 2 channels for "bob" (seq {later + 1}).\n'
+    back = open_at(data)
+    assert call(back, "register", name="bob")["pending"] == [{"channel": "general", "count": 1}]
+    assert [message["seq"] for message in call(back, "receive", as_="bob")["messages"]] == [later]
 
 
 def test_programs_get_one_object_and_the_question_stays_off_stdout(data: Path, boss: Host) -> None:

@@ -14,7 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from agentbus.cli import main
-from agentbus.columns import width
+from agentbus.columns import render_bytes, width
+from agentbus.limits import SEARCH_BEHIND_MIN
 from journal import format_time
 from tests.agentbus.hosts import call, crash, open_at
 from tests.agentbus.shell import WAIT_S, Writer, environ, posted
@@ -93,7 +94,7 @@ def test_each_live_session_is_told_with_what_waits_and_what_it_has_in_hand(bob: 
     assert [cell.strip() for cell in row if cell.strip()][1:3] == ["1", "1"]
     assert "has not asked for them" in told("bob")
     assert told("bob").endswith(f"shop  {os.getpid()}  test 1.0")
-    assert "  An agent is shown messages when it calls receive: nothing wakes an idle one." in lines()
+    assert "  An agent is shown messages when it calls receive; one that is idle has to be woken." in lines()
     token = call(bob, "receive", as_="bob")["token"]
     assert "has 1 in hand, not acked" in told("bob")
     agentbus("post", "general", "more")
@@ -211,7 +212,7 @@ def test_people_get_the_rest_in_columns(data: Path) -> None:
     assert told("journal").endswith(" in 1 segment")
     assert told("anchor").startswith("anchor        6:")
     assert told("snapshot") == "snapshot      none"
-    assert told("search index") == "search index  none: the first search makes it"
+    assert told("search index") == "search index  none: a search makes it where there are many texts"
     assert told("retention") == "retention     messages are shown for 168 h, memories for good"
     assert told("archive") == "archive       off (journal_keep_days is 0)"
     assert " free of " in told("disk ")
@@ -294,3 +295,16 @@ def test_no_line_is_longer_than_the_terminal_is_wide(data: Path) -> None:
     shown = on_a_terminal(data, TERM="xterm", NO_COLOR="1", COLUMNS="70").splitlines()
     assert max(map(len, shown)) == 70
     assert sum(line.endswith("…") for line in shown) >= 2
+
+
+def test_the_search_index_says_how_far_it_goes(bob: Host) -> None:
+    for number in range(SEARCH_BEHIND_MIN):
+        call(bob, "post", as_="bob", channel="general", content=f"hello {number}")
+    call(bob, "search", as_="bob", query="hello")
+    last = 6 + SEARCH_BEHIND_MIN
+    size = ask()["search"]["bytes"]
+    assert ask()["search"] == {"indexed_seq": last, "bytes": size}
+    assert told("search index") == f"search index  up to seq {last}, {render_bytes(size)}"
+    assert ask()["disk"]["search"] >= size
+    agentbus("post", "general", "more")
+    assert told("search index").endswith(", and 3 lines since")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+from mcp_types.methods import validate_server_result
 
+from agentbus.methods import REVISIONS
 from tests.agentbus.hosts import events
 from tests.agentbus.raw_server import RawServer
 from tests.contract.harness import DOORS, Door
@@ -177,6 +180,26 @@ def test_the_doors_differ_where_it_is_said_and_why_and_nowhere_else(sessions: di
     for probe, difference in named.items():
         assert said(stdio[probe]).startswith(difference.stdio), probe
         assert said(sdk[probe]).startswith(difference.sdk), probe
+
+
+def test_every_result_of_each_door_is_what_its_revision_says_of_its_method(sessions: dict[str, Any]) -> None:
+    checked = set()
+    for answers, _ in sessions.values():
+        for probe in session():
+            for answer in answers[probe.name]:
+                if isinstance(answer, dict) and "result" in answer:
+                    method = json.loads(probe.line.split(b"\n")[0].decode("utf-8", "replace"))["method"]
+                    revision = probe.name[-10:] if probe.name[-10:] in REVISIONS else REVISIONS[-1]
+                    validate_server_result(method, revision, answer["result"])
+                    checked.add((method, revision))
+    assert checked == {
+        *(
+            (method, revision)
+            for method in ("initialize", "tools/list", "tools/call", "prompts/get")
+            for revision in REVISIONS
+        ),
+        *((method, REVISIONS[-1]) for method in ("ping", "prompts/list")),
+    }
 
 
 def test_no_call_of_the_session_met_a_bug(sessions: dict[str, Any]) -> None:

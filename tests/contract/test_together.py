@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -18,7 +18,6 @@ from tests.contract.harness import DOORS, Door, check_record
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
-    from pathlib import Path
 
     from tests.contract.harness import Client
 
@@ -32,22 +31,34 @@ async def client(client: Client) -> Client:
     return client
 
 
-@asynccontextmanager
-async def connect_all(directory: Path) -> AsyncIterator[list[Client]]:
-    """A server of each kind, all on one bus."""
+@pytest.fixture(scope="module")
+def common(tmp_path_factory: pytest.TempPathFactory) -> list[Door]:
+    """All doors, on one bus."""
+    directory = tmp_path_factory.mktemp("common")
+    return [Door(argv, directory) for _, argv in DOORS]
+
+
+@pytest.fixture(scope="module")
+async def common_clients(common: list[Door]) -> AsyncIterator[list[Client]]:
     async with AsyncExitStack() as stack:
-        yield [await stack.enter_async_context(Door(argv, directory).connect()) for _, argv in DOORS]
+        yield [await stack.enter_async_context(door.connect()) for door in common]
 
 
-async def test_servers_of_all_doors_meet_on_one_bus(tmp_path: Path) -> None:
-    async with connect_all(tmp_path) as clients:
-        names = [(await client.call("register", name=f"n{number}"))["as"] for number, client in enumerate(clients)]
-        for name, client in zip(names, clients, strict=True):
-            assert (await client.call("post", as_=name, channel="general", content=name))["live"] == len(names) - 1
-        for name, client in zip(names, clients, strict=True):
-            batch = await client.call("receive", as_=name)
-            assert [message["from"] for message in batch["messages"]] == [other for other in names if other != name]
-            assert [row["as"] for row in (await client.call("discover", as_=name))["sessions"]] == names
+@pytest.fixture
+def everyone(common: list[Door], common_clients: list[Client]) -> list[Client]:
+    """A server of each kind on one bus, which is empty: for what takes long, and can be tried with all at once."""
+    common[0].reset()
+    return common_clients
+
+
+async def test_servers_of_all_doors_meet_on_one_bus(everyone: list[Client]) -> None:
+    names = [(await client.call("register", name=f"n{number}"))["as"] for number, client in enumerate(everyone)]
+    for name, client in zip(names, everyone, strict=True):
+        assert (await client.call("post", as_=name, channel="general", content=name))["live"] == len(names) - 1
+    for name, client in zip(names, everyone, strict=True):
+        batch = await client.call("receive", as_=name)
+        assert [message["from"] for message in batch["messages"]] == [other for other in names if other != name]
+        assert [row["as"] for row in (await client.call("discover", as_=name))["sessions"]] == names
 
 
 async def test_a_client_of_the_newest_revision_finds_a_way_to_the_tools(door: Door) -> None:
@@ -146,7 +157,7 @@ async def test_cancelled_posts_are_in_the_journal_once_or_not_at_all(client: Cli
     assert answered <= set(contents)
 
 
-async def test_a_long_wait_says_how_it_goes_on(tmp_path: Path) -> None:
+async def test_a_long_wait_says_how_it_goes_on(everyone: list[Client]) -> None:
     async def wait(client: Client) -> None:
         heard: list[float] = []
 
@@ -159,9 +170,8 @@ async def test_a_long_wait_says_how_it_goes_on(tmp_path: Path) -> None:
         assert len(heard) >= 1
         assert heard == sorted(heard)
 
-    # All doors at once, here and below: they take their time.
-    async with connect_all(tmp_path) as clients, anyio.create_task_group() as group:
-        for client in clients:
+    async with anyio.create_task_group() as group:
+        for client in everyone:
             group.start_soon(wait, client)
 
 
@@ -189,19 +199,18 @@ def stopped_holder(lock: str) -> Iterator[None]:
 
 
 async def test_while_a_stopped_process_holds_the_lock_readers_and_ping_are_served_and_writers_told(
-    tmp_path: Path,
+    everyone: list[Client], common: list[Door]
 ) -> None:
-    async with connect_all(tmp_path) as clients:
-        names = [(await client.call("register", name="ann"))["as"] for client in clients]
-        with stopped_holder(str(tmp_path / "data" / "journal" / "writer.lock")):
-            async with anyio.create_task_group() as group:
-                for client, name in zip(clients, names, strict=True):
-                    group.start_soon(check_service_while_locked, client, name)
-        for count, (client, name) in enumerate(zip(clients, names, strict=True), start=1):
-            posted = await client.call("post", as_=name, channel="general", content="x", idempotency_key="k")
-            assert "repeated" not in posted
-            page = await client.call("history", as_=name, channel="general")
-            assert len(page["messages"]) == count
+    names = [(await client.call("register", name="ann"))["as"] for client in everyone]
+    with stopped_holder(str(common[0].data / "journal" / "writer.lock")):
+        async with anyio.create_task_group() as group:
+            for client, name in zip(everyone, names, strict=True):
+                group.start_soon(check_service_while_locked, client, name)
+    for count, (client, name) in enumerate(zip(everyone, names, strict=True), start=1):
+        posted = await client.call("post", as_=name, channel="general", content="x", idempotency_key="k")
+        assert "repeated" not in posted
+        page = await client.call("history", as_=name, channel="general")
+        assert len(page["messages"]) == count
 
 
 async def check_service_while_locked(client: Client, name: str) -> None:

@@ -40,6 +40,7 @@ VERBS = (
     "lock",
     "unlock",
     "dup",
+    "unnamed",
 )
 
 
@@ -62,10 +63,15 @@ class Unflushed(Files):
 
 
 class FaultyFiles(Unflushed):
-    """Fails chosen calls; counts all of them. ``short`` makes a failing write take half of what it is given first."""
+    """Fails chosen calls; counts all of them. ``short`` makes a failing write take half of what it is given first.
+
+    Attributes:
+        fds: the descriptors that are open.
+    """
 
     def __init__(self) -> None:
         self.calls: list[str] = []
+        self.fds: set[int] = set()
         self.fail: Callable[[str, int], int] = lambda _verb, _number: 0
         self.short = False
 
@@ -78,6 +84,20 @@ class FaultyFiles(Unflushed):
 
     def fail_nothing(self) -> None:
         self.fail = lambda _verb, _at: 0
+
+    def open(self, path: str, flags: int) -> int:
+        fd = super().open(path, flags)
+        self.fds.add(fd)
+        return fd
+
+    def dup(self, fd: int) -> int:
+        other = super().dup(fd)
+        self.fds.add(other)
+        return other
+
+    def close(self, fd: int) -> None:
+        super().close(fd)
+        self.fds.discard(fd)
 
     def __getattribute__(self, name: str) -> Any:  # noqa: ANN401 -- whatever the system call returns
         found = object.__getattribute__(self, name)
@@ -103,16 +123,22 @@ class Kit:
         self.data = path / "data"
         self.directory = self.data / "journal"
         self._open: list[Journal] = []
+        self._files: list[FaultyFiles] = []
 
     def open(self, **settings: Any) -> Journal:  # noqa: ANN401 -- the settings of Journal
         settings = {"first_events": FIRST_EVENTS, "by": "test 1", **settings}
         journal = Journal(self.directory, **settings)
         self._open.append(journal)
+        if isinstance(files := settings.get("files"), FaultyFiles):
+            self._files.append(files)
         return journal
 
     def close(self) -> None:
+        """Close what was opened: nothing stays open, whatever failed before."""
         for journal in self._open:
             journal.close()
+        for files in self._files:
+            assert not files.fds
 
     def segment(self, first_seq: int = 1) -> Path:
         return self.directory / f"{first_seq:020d}.jsonl"

@@ -6,7 +6,9 @@ the suite's.
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
 import random
 import sys
 import tempfile
@@ -14,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from journal import LINE_BYTES_MAX, Journal, Repair, Snapshots, verify
+from journal import LINE_BYTES_MAX, Files, Journal, Repair, Snapshots, archive, verify
 from tests.journal.conftest import FIRST_EVENTS, Unflushed, soon
 
 SEEDS = 160
@@ -125,17 +127,52 @@ def make(place: Path, chance: random.Random) -> None:
     journal.close()
 
 
+def pack(place: Path, chance: random.Random) -> None:
+    """Pack some of the segments, damaged or not; then damage some of the archives. Their lines count as touched."""
+    (place / "archive").mkdir()
+    for path in sorted(place.glob("*.jsonl"))[:-1]:
+        if chance.random() < 0.5:
+            (place / "archive" / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+            if chance.random() < 0.8:
+                path.unlink()
+
+
+def harm_archives(place: Path, chance: random.Random, harm: Harm) -> None:
+    for path in sorted(place.glob("archive/*.gz")):
+        data = path.read_bytes()
+        at = chance.randrange(len(data))
+        if chance.random() < 0.3:
+            if not (place / path.stem).exists():
+                harm.touched |= set(gzip.decompress(data).splitlines(keepends=True))
+            cut = data[:at] + bytes([data[at] ^ 1 << chance.randrange(8)]) + data[at + 1 :]
+            path.write_bytes(chance.choice([data[:at], cut, data + b"more"]))
+
+
+def read_any(path: Path) -> bytes:
+    """The lines of a segment, of an archive as far as it can be unpacked, or a piece."""
+    opened = archive.open_any(Files(), str(path))
+    with os.fdopen(opened.fd, "rb") as file:
+        file.seek(0)
+        return file.read()
+
+
 def lines_of(place: Path) -> list[bytes]:
-    return [line for path in sorted(place.glob("*.jsonl")) for line in path.read_bytes().splitlines(keepends=True)]
+    found = {path.stem: path for path in place.glob("archive/*.gz")} | {
+        path.name: path for path in place.glob("*.jsonl")
+    }
+    return [line for _, path in sorted(found.items()) for line in read_any(path).splitlines(keepends=True)]
 
 
-def run(place: Path, seed: int) -> None:
+def run(place: Path, seed: int, *, packs: bool) -> None:
     chance = random.Random(seed)  # noqa: S311  # repeatable, not secret
     make(place, chance)
     before = lines_of(place)
     harm = Harm(place, chance)
     for _ in range(chance.choice([1, 1, 2, 3])):
         harm.once()
+    if packs:
+        pack(place, chance)
+        harm_archives(place, chance, harm)
     damaged = lines_of(place)
     snapshots = place.parent / "snapshots"
     snapshots.mkdir()
@@ -164,22 +201,25 @@ def check(place: Path, before: list[bytes], damaged: list[bytes], harm: Harm) ->
     lost = {seq for each in getattr(verdict, "lost", []) for seq in range(each.seq + 1, each.last + 1)}
     assert [commit.seq for commit in read] == [seq for seq in range(1, read[-1].seq + 1) if seq not in lost]
     kept = set(lines_of(place))
-    pieces = [path.read_bytes() for path in place.glob("set-aside/*")]
+    pieces = [read_any(path) for path in place.glob("set-aside/*")]
     for line in damaged:
         held = line in kept or line + b"\n" in kept or any(line in piece for piece in pieces)
         assert held, "a damaged byte is nowhere"
 
 
+@pytest.mark.parametrize("packs", [False, True], ids=["plain", "packed"])
 @pytest.mark.parametrize("part", range(4))
-def test_whatever_is_damaged_sound_lines_stay_and_damaged_bytes_are_set_aside(tmp_path: Path, part: int) -> None:
+def test_whatever_is_damaged_sound_lines_stay_and_damaged_bytes_are_set_aside(
+    tmp_path: Path, part: int, *, packs: bool
+) -> None:
     for seed in range(part, SEEDS, 4):
-        run(tmp_path / str(seed) / "data" / "journal", seed)
+        run(tmp_path / str(seed) / "data" / "journal", seed, packs=packs)
 
 
 if __name__ == "__main__":
     for number in range(int(sys.argv[1]), int(sys.argv[1]) + int(sys.argv[2])):
         with tempfile.TemporaryDirectory() as directory:
             try:
-                run(Path(directory) / "data" / "journal", number)
+                run(Path(directory) / "data" / "journal", number, packs=number % 2 > 0)
             except Exception as error:
                 raise RuntimeError(f"seed {number}") from error

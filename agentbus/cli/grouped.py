@@ -1,0 +1,40 @@
+"""A click command whose --help shows its options in groups. Knows no command."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
+class GroupedOption(click.Option):
+    """An option that stands under a heading."""
+
+    def __init__(self, *args: Any, group: str, **attrs: Any) -> None:  # noqa: ANN401  # click's own, passed on
+        super().__init__(*args, **attrs)
+        self.group = group
+
+
+class GroupedCommand(click.Command):
+    """A command whose options stand under headings, in the order in which each is met first."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, those without a heading last."""
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None:
+                groups.setdefault(getattr(param, "group", "Other"), []).append(record)
+        for heading, records in groups.items():
+            with formatter.section(heading):
+                formatter.write_dl(records)
+
+
+def option(group: str, *names: str, **attrs: Any) -> Callable[[F], F]:  # noqa: ANN401  # click's own, passed on
+    """An option under a heading."""
+    return click.option(*names, cls=GroupedOption, group=group, **attrs)

@@ -1,0 +1,38 @@
+"""Which session a hook or a waiter speaks for: the one that was registered from its own harness process.
+
+The second session in a repository must not be taken for the first, so that nothing is guessed from names or
+directories as long as processes can be told apart.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agentbus import processes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from agentbus.owners import Owners
+    from agentbus.state import Session, State
+
+
+def owners_here(owners: Owners, directory: str) -> list[str]:
+    """Tokens of the live owners of this process's harness; where some of them work in ``directory``, only those.
+
+    A harness may have a server for each of its threads, or one for all of them.
+    """
+    harness = processes.harness()
+    if harness is None:
+        return []
+    mine = [owner for owner in owners.living() if owner.get("harness") == harness.named()]
+    there = [owner for owner in mine if owner.get("directory") == directory]
+    return [str(owner["owner"]) for owner in there or mine]
+
+
+def session_of(state: State, owners: Iterable[str]) -> Session | None:
+    """The session that speaks for these owners: of those without a parent the one registered last. None without any."""
+    tokens = set(owners)
+    sessions = [session for session in state.sessions.values() if session.owner in tokens]
+    grown = [session for session in sessions if session.parent is None]
+    return max(grown or sessions, key=lambda session: session.registered_at, default=None)

@@ -1,0 +1,304 @@
+"""What a harness's hooks tell a session, once, and never more than it may know; and who is woken by what."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from agentbus.harness import forms
+from agentbus.protocol import render_protocol
+from tests.agentbus.hosts import call, open_at
+from tests.agentbus.raw_server import MCP, RawServer
+from tests.agentbus.shell import environ
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from agentbus.host import Host
+
+WAIT_S = 30.0
+HUSH = "swordfish, said the guard"
+HOLD = """
+import fcntl, sys, time
+with open(sys.argv[1], "r+") as file:
+    fcntl.flock(file, fcntl.LOCK_EX)
+    print(flush=True)
+    time.sleep(60)
+"""
+
+
+class Desk:
+    """An agent's session, whose server this process started as a harness does, and a peer that writes to it."""
+
+    def __init__(self, tmp_path: Path, server: RawServer) -> None:
+        self.data = tmp_path / "data"
+        self.repository = tmp_path / "shop"
+        (self.repository / ".git").mkdir(parents=True)
+        self.environ = environ(self.data)
+        self.peer: Host = open_at(self.data)
+        call(self.peer, "register", name="beta")
+        # The peer lives in this process, and this process's harness is another; but no server runs there.
+        self.server = server
+        self.server.initialize()
+        self.tool("register", name="alpha")
+        self.tool("subscribe", as_="alpha", channel="general")
+
+    def tool(self, name: str, /, **arguments: object) -> dict[str, Any]:
+        given = {key.rstrip("_"): value for key, value in arguments.items()}
+        answer = self.server.ask("tools/call", {"name": name, "arguments": given})
+        assert not answer["result"].get("isError"), answer
+        found: dict[str, Any] = answer["result"]["structuredContent"]
+        return found
+
+    def says(self, content: str) -> int:
+        """The peer posts to general."""
+        return int(call(self.peer, "post", as_="beta", channel="general", content=content)["seq"])
+
+    def command(self, *arguments: str) -> list[str]:
+        """As a harness runs a hook: through a shell."""
+        return ["sh", "-c", '"$@"; exit $?', "sh", sys.executable, "-m", "agentbus", *arguments]
+
+    def hook(self, event: str, harness: str, given: object = None, **more: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.command("hook", event, "--for", harness),
+            input=json.dumps({} if given is None else given),
+            env=self.environ | more,
+            cwd=self.repository,
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+            check=False,
+        )
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """A command that goes on for a while."""
+        return subprocess.Popen(
+            self.command(*arguments),
+            env=self.environ,
+            cwd=self.repository,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    server = RawServer(MCP, **environ(tmp_path / "data"))
+    with server:
+        made = Desk(tmp_path, server)
+        yield made
+        made.peer.close(float("inf"))
+
+
+def test_a_turn_is_held_once_for_each_new_message_and_told_of_no_word_of_it(desk: Desk) -> None:
+    assert desk.hook("stop", "claude").stdout == ""
+    desk.says(HUSH)
+    desk.says("and more")
+    held = desk.hook("stop", "claude")
+    assert held.returncode == 0
+    assert json.loads(held.stdout) == {
+        "decision": "block",
+        "reason": 'Agentbus: 2 new messages wait: 2 in "general" from "beta". Call the Agentbus tool receive with "as"'
+        ' "alpha".',
+    }
+    assert desk.hook("stop", "claude").stdout == ""
+    desk.says("a third")
+    assert "1 new message waits" in desk.hook("stop", "claude").stdout
+
+
+def test_what_was_handed_out_holds_no_turn_though_it_is_not_acknowledged(desk: Desk) -> None:
+    desk.says(HUSH)
+    assert len(desk.tool("receive", as_="alpha")["messages"]) == 1
+    assert desk.hook("stop", "claude").stdout == ""
+
+
+def test_own_messages_hold_no_turn(desk: Desk) -> None:
+    desk.tool("post", as_="alpha", channel="general", content="hello")
+    assert desk.hook("stop", "claude").stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("harness", "given"),
+    [
+        ("claude", {"stop_hook_active": True}),
+        ("codex", {"stop_hook_active": True}),
+        ("gemini", {"stop_hook_active": True}),
+        ("cursor", {"loop_count": 1}),
+    ],
+)
+def test_a_turn_that_goes_on_because_of_a_hook_is_not_held_again(desk: Desk, harness: str, given: object) -> None:
+    desk.says("hello")
+    assert desk.hook("stop", harness, given).stdout == ""
+    assert desk.hook("stop", harness).stdout != ""
+
+
+@pytest.mark.parametrize("harness", forms.HARNESSES)
+def test_each_client_is_answered_in_its_own_form(desk: Desk, harness: str) -> None:
+    desk.says(HUSH)
+    held = desk.hook("stop", harness, {"session_id": "s", "new field": [1]}).stdout
+    assert HUSH not in held
+    sentence = {
+        "claude": lambda: json.loads(held)["reason"],
+        "codex": lambda: json.loads(held)["reason"],
+        "gemini": lambda: json.loads(held)["reason"] if json.loads(held)["decision"] == "deny" else "",
+        "cursor": lambda: json.loads(held)["followup_message"],
+        "opencode": lambda: held.rstrip("\n"),
+    }[harness]()
+    assert re.fullmatch(r'Agentbus: 1 new message waits: .*"beta".*"alpha"\.', sentence)
+    begun = desk.hook("session-start", harness).stdout
+    protocol = render_protocol("shop")
+    text = {
+        "claude": lambda: begun,
+        "opencode": lambda: begun,
+        "cursor": lambda: json.loads(begun)["additional_context"],
+    }.get(harness, lambda: json.loads(begun)["hookSpecificOutput"]["additionalContext"])()
+    assert text == protocol
+
+
+@pytest.mark.parametrize("given", ["", "{", "[]", "null", '{"cwd": 7, "stop_hook_active": "?"}', '"\\ud83d"'])
+def test_input_that_makes_no_sense_is_no_failure(desk: Desk, given: str) -> None:
+    done = subprocess.run(
+        desk.command("hook", "stop", "--for", "claude"),
+        input=given,
+        env=desk.environ,
+        cwd=desk.repository,
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_the_hook_of_another_harness_is_told_nothing(desk: Desk) -> None:
+    desk.says("hello")
+    hook = desk.command("hook", "stop", "--for", "claude")
+    through = f"import subprocess, sys; sys.exit(subprocess.run({hook!r}).returncode)"
+    done = subprocess.run(
+        [sys.executable, "-c", through], env=desk.environ, cwd=desk.repository, capture_output=True, timeout=WAIT_S,
+        stdin=subprocess.DEVNULL, check=True,
+    )  # fmt: skip
+    assert done.stdout == b""
+
+
+def test_a_turn_ends_in_time_while_a_stopped_process_holds_the_lock(desk: Desk) -> None:
+    desk.says("hello")
+    lock = desk.data / "journal" / "writer.lock"
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(lock)], stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        holder.send_signal(signal.SIGSTOP)
+        try:
+            assert "1 new message waits" in desk.hook("stop", "claude").stdout
+        finally:
+            holder.kill()
+
+
+def test_no_hook_fails_where_nothing_can_be_read(tmp_path: Path) -> None:
+    surroundings = environ(tmp_path / "data", AGENTBUS_CONFIG=str(tmp_path / "no such file"))
+    for event in forms.EVENTS:
+        done = subprocess.run(
+            [sys.executable, "-m", "agentbus", "hook", event, "--for", "claude"],
+            stdin=subprocess.DEVNULL, env=surroundings, cwd=tmp_path, capture_output=True, timeout=WAIT_S, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0
+        assert done.stderr == b""
+    assert not (tmp_path / "data").exists()
+
+
+def test_only_a_message_addressed_to_it_wakes_an_idle_session_and_once(desk: Desk) -> None:
+    waker = desk.start("hook", "wake", "--for", "claude")
+    desk.says("nothing for you")
+    desk.says("@alpha please look")
+    out, err = waker.communicate(timeout=WAIT_S)
+    assert (waker.returncode, out) == (2, "")
+    assert err.startswith('Agentbus: 1 new message addressed to you waits: 1 in "general" from "beta".')
+    again = desk.start("hook", "wake", "--for", "claude")
+    desk.says("@alpha once more")
+    assert again.communicate(timeout=WAIT_S)[1].count("1 new message addressed to you") == 1
+
+
+def test_nobody_waits_in_a_run_that_nobody_would_come_back_to(desk: Desk) -> None:
+    assert desk.hook("wake", "claude", CLAUDE_CODE_SESSION_ATTENDED="0").returncode == 0
+    assert desk.hook("wake", "gemini").returncode == 0
+
+
+def test_a_newer_waiter_takes_the_place_of_the_older(desk: Desk) -> None:
+    first = desk.start("wait")
+    _until_waiting(desk, first)
+    second = desk.start("wait", "--bodies")
+    assert first.communicate(timeout=WAIT_S) == ("", "")
+    assert first.returncode == 4
+    seq = desk.says("@alpha hello")
+    out, _ = second.communicate(timeout=WAIT_S)
+    assert second.returncode == 0
+    told = json.loads(out)
+    assert {key: told[key] for key in ("seq", "channel", "from", "addressed", "content")} == {
+        "seq": seq, "channel": "general", "from": "beta", "addressed": ["alpha"], "content": "@alpha hello",
+    }  # fmt: skip
+    assert len(desk.tool("receive", as_="alpha")["messages"]) == 1
+    assert list((desk.data / "waiters").iterdir()) == []
+
+
+def _until_waiting(desk: Desk, waiter: subprocess.Popen[str]) -> None:
+    """Until a waiter has taken its seat."""
+    while not list((desk.data / "waiters").glob("*")) if (desk.data / "waiters").exists() else True:
+        with pytest.raises(subprocess.TimeoutExpired):
+            waiter.wait(0.05)
+
+
+def test_a_wait_ends_with_its_time_its_match_or_what_it_cannot_do(desk: Desk) -> None:
+    def waited(*arguments: str) -> tuple[int, str, str]:
+        done = subprocess.run(
+            desk.command("wait", *arguments), env=desk.environ, cwd=desk.repository, capture_output=True, text=True,
+            timeout=WAIT_S, check=False,
+        )  # fmt: skip
+        return done.returncode, done.stdout, done.stderr
+
+    assert waited("--timeout", "0") == (3, "", "")
+    desk.says("release 7 is out")
+    assert waited("--timeout", "0") == (3, "", "")
+    status, out, _ = waited("--all", "--filter", r"release \d")
+    assert status == 0
+    assert "release" not in out
+    assert waited("--all", "--filter", "nothing", "--timeout", "0")[0] == 3
+    assert waited("--all", "--channel", "general", "--timeout", "0")[0] == 0
+    assert waited("--channel", "reviews", "--timeout", "0")[2] == (
+        'agentbus: "alpha" is not subscribed to "reviews": it is to general, memory\n'
+    )
+    assert waited("--filter", "(")[0] == 2
+    assert waited("--as", "nobody")[:2] == (1, "")
+
+
+def test_a_waiter_ends_when_its_harness_is_gone(desk: Desk) -> None:
+    waiter = desk.command("wait", "--as", "alpha")
+    inner = f"import subprocess, sys; p = subprocess.Popen({waiter!r}, stdout=2); print(p.pid, flush=True); p.wait()"
+    harness = subprocess.Popen(
+        [sys.executable, "-c", inner], env=desk.environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert harness.stdout is not None
+    pid = int(harness.stdout.readline())
+    while not (desk.data / "waiters").exists() or not list((desk.data / "waiters").glob("*")):
+        with pytest.raises(subprocess.TimeoutExpired):
+            harness.wait(0.05)
+    harness.kill()
+    harness.communicate(timeout=WAIT_S)
+    _until_gone(pid)
+
+
+def _until_gone(pid: int) -> None:
+    waiter = subprocess.run(
+        ["timeout", str(WAIT_S), "sh", "-c", f"while kill -0 {pid} 2>/dev/null; do sleep 0.1; done"], check=False
+    )
+    assert waiter.returncode == 0
+    assert not os.path.exists(f"/proc/{pid}")
