@@ -82,6 +82,21 @@ The protocol every session follows:
 """
 
 
+_SKILL = """\
+---
+name: agentbus
+description: Talk to the other coding agents on this machine and share what you learn with them. Use it at the start of
+  a task, when you finish or get blocked, before unfamiliar work, and when something does not work as it should.
+---
+
+"""
+
+
+def render_skill() -> str:
+    """The protocol as a skill file for clients that read one; ends with a newline."""
+    return _SKILL + render_protocol("the identity that `agentbus identity` prints here")
+
+
 def render_protocol(name: str) -> str:
     """The session protocol for the identity ``name``; ends with a newline."""
     return PROTOCOL.replace("NAME", name)

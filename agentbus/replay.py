@@ -220,7 +220,9 @@ _WORDS: dict[type[AnyEvent], Callable[[Any], str]] = {
     ev.Acked: lambda event: f"acknowledged batch {render_name(event.token)}",
     ev.AckedAll: _acked_all,
     ev.Active: lambda _: "looked, nothing was new",
-    ev.Evicted: lambda event: f"{render_name(event.channel)}: agents are no longer shown messages before {event.before}",
+    ev.Evicted: lambda event: (
+        f"{render_name(event.channel)}: agents are no longer shown messages before {event.before}"
+    ),
     ev.Reset: lambda _: "reset the bus",
     ev.Lost: render_lost,
     ev.Repaired: _repaired,

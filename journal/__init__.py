@@ -24,6 +24,7 @@ from journal.plan import Plan
 from journal.record import LINE_BYTES_MAX, Commit, Place
 from journal.repair import ChangedError, Mended, Repair
 from journal.snapshot import Bookmark, Snapshot, Snapshots
+from journal.stream import stream
 from journal.verify import audit, verify, walk
 from journal.writer import Appended
 
@@ -63,6 +64,7 @@ __all__ = [
     "now",
     "parse_time",
     "render_place",
+    "stream",
     "verify",
     "walk",
 ]

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agentbus import __version__
-from tools.figures import calls, commits, folding, growth, idle, starts
+from tools.figures import calls, commits, folding, growth, idle, searching, starts
 from tools.figures.journals import Plan, Shelf
 from tools.figures.measuring import HEAD, Bar, Figure, Measured, NotMeasuredError, measure, render
 from tools.figures.places import Place, cache_directory, filesystem, is_in_memory
@@ -48,6 +48,7 @@ EXPERIMENTS: dict[str, Callable[[Place], Experiment]] = {
     "P8": starts.Identity,
     "P9": starts.Serving,
     "P10": idle.Idle,
+    "P11": searching.Search,
     "P12": growth.Growth,
 }
 ON_LONG_JOURNALS = {"P5", "P6", "P7", "P9"}

@@ -22,6 +22,7 @@ _MINUTE_MS = 60 * _SECOND_MS
 _HOUR_MS = 60 * _MINUTE_MS
 _DAY_MS = 24 * _HOUR_MS
 _INDENT = "  "
+_KEYS = ("channel", "as", "id")
 _PARTS = {
     "channels": "channel",
     "sessions": "session",
@@ -49,7 +50,8 @@ def tell_life(found: Record, clock: Clock) -> Iterator[str]:
     """Lines about one message; ``clock`` turns the journal's form of a time into the reader's."""
     is_edit = found["type"] == "memory_edited"
     what = f"edited memory {found['id']}" if is_edit else "posted"
-    yield f"seq {found['seq']}  {clock(found['time'])}  {what} on {_name(found['channel'])} by {_name(found['as'])}"
+    where, who = render_name(found["channel"]), render_name(found["as"])
+    yield f"seq {found['seq']}  {clock(found['time'])}  {what} on {where} by {who}"
     for name, text in _about(found):
         yield f"{_INDENT}{name}: {text}"
     yield from _quote(found["content"])
@@ -64,31 +66,31 @@ def tell_life(found: Record, clock: Clock) -> Iterator[str]:
 
 
 def _about(found: Record) -> Iterator[tuple[str, str]]:
-    yield "from", f"{_name(found['context'])}, process {found['pid']}"
+    yield "from", f"{render_name(found['context'])}, process {found['pid']}"
     if "memory_id" in found:
         yield "memory", f"{found['memory_id']}, revision {found['revision']}"
     if "reply_to" in found:
         yield "in reply to", str(found["reply_to"])
     if found["addressed"]:
-        yield "addressed to", ", ".join(map(_name, found["addressed"]))
+        yield "addressed to", ", ".join(map(render_name, found["addressed"]))
     for key in ("label", "key"):
         if key in found:
-            yield key, _name(found[key])
+            yield key, render_name(found[key])
     if "metadata" in found:
-        yield "metadata", " ".join(f"{_name(key)}={_name(text)}" for key, text in found["metadata"].items())
+        yield "metadata", " ".join(f"{render_name(key)}={render_name(text)}" for key, text in found["metadata"].items())
 
 
 def _tell_readers(readers: list[Record], clock: Clock) -> Iterator[str]:
     then = [row for row in readers if row["subscribed"]]
-    names = ", ".join(_name(row["as"]) + ("" if row["live"] else " (not live)") for row in then)
+    names = ", ".join(render_name(row["as"]) + ("" if row["live"] else " (not live)") for row in then)
     yield f"subscribed then: {names or 'nobody else'}"
     rows = []
     for row in readers:
         late = "" if row["subscribed"] else "subscribed later; "
         handed = [f"handed out {_at(each, clock)}, {render_span(each['after_ms'])} after" for each in row["delivered"]]
         story = "; ".join([*handed, _outcome(row["outcome"], clock, handed=bool(handed))])
-        rows.append((_INDENT + _name(row["as"]), late + story))
-    yield from align(rows) if rows else ()
+        rows.append((_INDENT + render_name(row["as"]), late + story))
+    yield from _rows(rows)
 
 
 def _outcome(outcome: Record, clock: Clock, *, handed: bool) -> str:
@@ -103,7 +105,7 @@ def _outcome(outcome: Record, clock: Clock, *, handed: bool) -> str:
 
 
 def _why(what: Record) -> str:
-    by = _name(what.get("as", what.get("by", "")) or "")
+    by = render_name(what.get("as", what.get("by", "")) or "")
     return {
         "acked": "acknowledged",
         "acked_all": f"acknowledged for it by {by}",
@@ -120,12 +122,12 @@ def _at(what: Record, clock: Clock) -> str:
 
 
 def _tell_list(title: str, rows: list[Record], clock: Clock) -> Iterator[str]:
-    yield f"{title}: {'none' if not rows else ''}".rstrip()
+    yield f"{title}:{'' if rows else ' none'}"
     for row in rows:
-        where = f" on {_name(row['channel'])}" if "channel" in row else ""
+        where = f" on {render_name(row['channel'])}" if "channel" in row else ""
         revision = f" revision {row['revision']}" if "revision" in row else ""
         text = "deleted it" if "deleted" in row else render_visible(row["content"])
-        yield f"{_INDENT}seq {row['seq']}  {clock(row['time'])}  {_name(row['as'])}{where}{revision}: {text}"
+        yield f"{_INDENT}seq {row['seq']}  {clock(row['time'])}  {render_name(row['as'])}{where}{revision}: {text}"
 
 
 # --- an inbox
@@ -134,21 +136,22 @@ def _tell_list(title: str, rows: list[Record], clock: Clock) -> Iterator[str]:
 def tell_inbox(found: Record, clock: Clock) -> Iterator[str]:
     """Lines about what was unread for an identity."""
     alive = "" if found["live"] else ", which had no session then"
-    yield f"{_name(found['as'])} after seq {found['seq']}{alive}"
+    yield f"{render_name(found['as'])} after seq {found['seq']}{alive}"
     if not found["channels"]:
         yield f"{_INDENT}subscribed to nothing"
-    yield from align([
-        (_INDENT + _name(row["channel"]), f"{row['unread']} unread", f"acknowledged up to {row['cursor']}")
+    yield from _rows(
+        (_INDENT + render_name(row["channel"]), f"{row['unread']} unread", f"acknowledged up to {row['cursor']}")
         for row in found["channels"]
-    ]) if found["channels"] else ()
+    )
     if "batch" in found:
-        yield f"{_INDENT}handed out and not acknowledged: batch {_name(found['batch'])}"
+        yield f"{_INDENT}handed out and not acknowledged: batch {render_name(found['batch'])}"
     for gap in found["gaps"]:
-        yield f"{_INDENT}not yet told of a gap: {_name(gap['channel'])} {gap['from']} to {gap['to']}"
+        yield f"{_INDENT}not yet told of a gap: {render_name(gap['channel'])} {gap['from']} to {gap['to']}"
     for row in found["messages"]:
         marks = "".join(f", {mark.replace('_', ' ')}" for mark in ("addressed", "handed_out") if row[mark])
-        head = f"seq {row['seq']}  {clock(row['time'])}  {_name(row['from'])} on {_name(row['channel'])}{marks}"
-        yield f"{head}: {render_visible(row['content'])}" if "content" in row else head
+        who, where = render_name(row["from"]), render_name(row["channel"])
+        head = f"seq {row['seq']}  {clock(row['time'])}  {who} on {where}{marks}"
+        yield f"{head}: {render_visible(row['content'])}"
 
 
 # --- what changed
@@ -157,37 +160,30 @@ def tell_inbox(found: Record, clock: Clock) -> Iterator[str]:
 def tell_changes(found: Record) -> Iterator[str]:
     """Lines about what changed: ``+`` came, ``-`` went, ``~`` is another."""
     yield f"from seq {found['from']} to seq {found['to']}"
-    count = 0
-    for part, one in _PARTS.items():
-        for sign, rows in (("+", found[part]["added"]), ("-", found[part]["removed"])):
-            for row in rows:
-                count += 1
-                yield f"{sign} {one} {_row(row, row)}"
-        for pair in found[part]["changed"]:
-            count += 1
-            old, new = pair["before"], pair["after"]
-            same = {key: text for key, text in new.items() if old.get(key) == text and key in _KEYS}
-            differs = ", ".join(
-                f"{key} {_value(old.get(key))} -> {_value(new.get(key))}"
-                for key in new
-                if old.get(key) != new.get(key)
-            )
-            yield f"~ {one} {_row(same, same)}: {differs}"
-    if not count:
-        yield "nothing changed"
+    lines = [line for part, one in _PARTS.items() for line in _tell_part(found[part], one)]
+    yield from lines or ["nothing changed"]
 
 
-_KEYS = ("channel", "as", "id")
+def _tell_part(part: Record, one: str) -> Iterator[str]:
+    for sign, rows in (("+", part["added"]), ("-", part["removed"])):
+        for row in rows:
+            yield f"{sign} {one} {_pairs(row)}"
+    for pair in part["changed"]:
+        old, new = pair["before"], pair["after"]
+        named = {key: value for key, value in new.items() if key in _KEYS}
+        differs = [key for key in sorted({*old, *new}) if old.get(key) != new.get(key)]
+        changed = (f"{key} {_value(old.get(key))} -> {_value(new.get(key))}" for key in differs)
+        yield f"~ {one} {_pairs(named)}: {', '.join(changed)}"
 
 
-def _row(row: Record, _: Record) -> str:
-    return " ".join(f"{key} {_value(text)}" for key, text in row.items())
+def _pairs(row: Record) -> str:
+    return ", ".join(f"{key} {_value(value)}" for key, value in row.items())
 
 
 def _value(value: object) -> str:
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_name(key)}: {each}" for key, each in value.items()) + "}"
-    return _name(value) if isinstance(value, str) else "none" if value is None else str(value)
+        return " ".join(f"{render_name(key)}:{each}" for key, each in value.items()) or "nothing"
+    return "none" if value is None else render_name(value) if isinstance(value, str) else str(value)
 
 
 # --- totals
@@ -206,16 +202,19 @@ def tell_totals(found: Record, clock: Clock) -> Iterator[str]:
         yield ""
         yield from _table(title, key, found[title], clock)
     yield ""
-    yield from align([
-        ("latency", "count", "p50", "p95", "max"),
-        ("posted to handed out", *_spread(found["delivery_ms"])),
-        ("handed out to acknowledged", *_spread(found["ack_ms"])),
-    ])
+    yield from align(
+        [
+            ("latency", "count", "p50", "p95", "max"),
+            ("posted to handed out", *_spread(found["delivery_ms"])),
+            ("handed out to acknowledged", *_spread(found["ack_ms"])),
+        ]
+    )
     yield ""
-    yield "backlog at the end" + ("" if found["backlog"] else ": none")
-    yield from align([
-        (_INDENT + _name(row["as"]), _name(row["channel"]), f"{row['unread']} unread") for row in found["backlog"]
-    ]) if found["backlog"] else ()
+    yield f"backlog after seq {found['backlog_seq']}:{'' if found['backlog'] else ' none'}"
+    yield from _rows(
+        (_INDENT + render_name(row["as"]), render_name(row["channel"]), f"{row['unread']} unread")
+        for row in found["backlog"]
+    )
     gaps = found["gaps"]
     yield f"gaps told: {gaps['told']}, with {render_count(gaps['messages'], 'known message')}"
     lost = [f"seq {row['first']} to {row['last']} ({row['reason']})" for row in found["lost"]]
@@ -226,11 +225,13 @@ def _table(title: str, key: str, rows: list[Record], clock: Clock) -> Iterable[s
     if not rows:
         return [f"{title}: none"]
     columns = [name for name in rows[0] if name != key]
-    show = clock if key == "hour" else _name
-    return align([
-        (title, *(name.replace("_", " ") for name in columns)),
-        *((_INDENT + show(str(row[key])), *(str(row[name]) for name in columns)) for row in rows),
-    ])
+    show = clock if key == "hour" else render_name
+    return align(
+        [
+            (title, *(name.replace("_", " ") for name in columns)),
+            *((_INDENT + show(str(row[key])), *(str(row[name]) for name in columns)) for row in rows),
+        ]
+    )
 
 
 def _spread(found: Record) -> tuple[str, ...]:
@@ -241,8 +242,9 @@ def _spread(found: Record) -> tuple[str, ...]:
 # --- all
 
 
-def _name(text: str) -> str:
-    return render_name(text)
+def _rows(rows: Iterable[tuple[str, ...]]) -> list[str]:
+    found = list(rows)
+    return align(found) if found else []
 
 
 def _quote(text: str) -> Iterator[str]:

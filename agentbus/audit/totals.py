@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET
 
 from agentbus import events as ev
+from agentbus.audit.points import Point, Shot
 from agentbus.audit.selection import actors
 from agentbus.state import handed_out, unread_messages
 from journal import parse_time
@@ -51,9 +52,11 @@ class Totals:
         self._delivery_ms, self._ack_ms = array("q"), array("q")
         self._gaps: Counter[str] = Counter()
         self._lost: list[Record] = []
+        self._backlog = Shot(_end_of(sieve.selection), self._unread)
 
     def before(self, state: State, commit: Commit, events: Sequence[AnyEvent]) -> None:
         """A commit is about to be folded."""
+        self._backlog.before(state, commit, events)
         self._wanted = self._sieve.wanted(commit, events)
         now_ms = parse_time(commit.time)
         for index, event in enumerate(events):
@@ -81,6 +84,7 @@ class Totals:
 
     def end(self, state: State) -> None:
         """The journal ends."""
+        self._backlog.end(state)
         self.found = {
             "commits": self._commits,
             "events": self._types.total(),
@@ -91,14 +95,15 @@ class Totals:
             "hours": _rows("hour", self._hours, ("events", "messages")),
             "delivery_ms": _spread(self._delivery_ms),
             "ack_ms": _spread(self._ack_ms),
-            "backlog": self._backlog(state),
+            "backlog": self._backlog.taken.answer if self._backlog.taken else [],
+            "backlog_seq": self._backlog.taken.seq if self._backlog.taken else None,
             "gaps": {name: self._gaps[name] for name in ("told", "messages")},
             "lost": self._lost,
         }
 
-    def is_done(self, seq: int) -> bool:  # noqa: ARG002  # a witness
-        """What comes later may be wanted, too: times step back."""
-        return False
+    def is_done(self, seq: int) -> bool:
+        """Whether what comes after a seq cannot matter."""
+        return self._backlog.is_done(seq)
 
     def _extent(self) -> Record:
         return {
@@ -143,7 +148,7 @@ class Totals:
                 self._identities[event.as_]["handed_out"] += 1
                 self._channels[name]["handed_out"] += 1
 
-    def _backlog(self, state: State) -> list[Record]:
+    def _unread(self, state: State) -> list[Record]:
         wanted = self._selection.channels
         rows = [
             {"as": identity, "channel": channel, "unread": unread_messages(state, identity, channel)}
@@ -153,6 +158,11 @@ class Totals:
             if not wanted or channel in wanted
         ]
         return [row for row in rows if row["unread"]]
+
+
+def _end_of(selection: Selection) -> Point:
+    """Where a range ends: what is left over is counted there."""
+    return Point(seq=selection.to_seq, time=selection.until if selection.to_seq is None else None)
 
 
 def _channel(state: State, event: AnyEvent) -> str | None:

@@ -1,4 +1,4 @@
-"""What a command line asks of a journal: which question, which filters, and what does not go together. Reads nothing."""
+"""What a command line asks of a journal: which question, which filters; what does not go together. Reads nothing."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 
 from agentbus.audit.points import END, Point
 from agentbus.audit.selection import TYPES, Selection
+from agentbus.cli.grouped import NUMBER_MAX
 from agentbus.cli.times import parse_when
 from journal import format_time
 
@@ -29,7 +30,6 @@ TAKES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Which options each question takes; the first is what is done where none is asked."""
 
-SEQ_MAX: Final = (1 << 53) - 1
 _APART: Final = (("json", "raw"), ("json", "utc"), ("raw", "utc"), ("follow", "reverse"))
 _TIME_HINT: Final = "give RFC 3339, as 2026-09-09T08:00:00Z, the same without a zone, or how long ago: 30m, 2h, 3d"
 
@@ -44,7 +44,7 @@ class Asked(NamedTuple):
 
 
 def parse(options: Mapping[str, Any], now_ms: int) -> Asked:
-    """Make sense of the options, by their names without dashes; one that was not given is None, False or empty.
+    """Make sense of the options, by their names on the command line; one that was not given is None, False or empty.
 
     Raises:
         click.UsageError: they do not go together, or a value is none.
@@ -117,7 +117,9 @@ def _pattern(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text, re.MULTILINE)
     except (re.error, OverflowError, RecursionError) as error:
-        raise click.UsageError(f'--grep "{text}" is no regular expression: {error}; \\ makes a sign a plain one.') from error
+        raise click.UsageError(
+            f'--grep "{text}" is no regular expression: {error}; \\ makes a sign a plain one.'
+        ) from error
 
 
 class _Values:
@@ -138,8 +140,8 @@ class _Values:
         """A seq or a time."""
         if text.isascii() and text.isdigit():
             seq = int(text[:20])
-            if not 1 <= seq <= SEQ_MAX:
-                raise click.UsageError(f"{option} {text} is no seq: they begin with 1 and end at {SEQ_MAX}.")
+            if not 1 <= seq <= NUMBER_MAX:
+                raise click.UsageError(f"{option} {text} is no seq: they begin with 1 and end at {NUMBER_MAX}.")
             return Point(text, seq=seq)
         found = parse_when(text, self._now_ms, utc=self._utc)
         if found is None:

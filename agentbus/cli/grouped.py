@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+NUMBER_MAX: Final = (1 << 53) - 1
+"""A journal holds no higher ones."""
+
 F = TypeVar("F", bound="Callable[..., Any]")
+
+
+class Number(click.ParamType):
+    """A whole number from 1 on. Unlike click's own it does not spell out its range in --help."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:  # noqa: ANN401  # as click has it
+        """The number that a text is."""
+        text = str(value)
+        number = int(text[:20]) if text.isascii() and text.isdigit() else 0
+        if not 1 <= number <= NUMBER_MAX:
+            self.fail(f'"{value}" is no number from 1 to {NUMBER_MAX}.', param, ctx)
+        return number
 
 
 class GroupedOption(click.Option):
@@ -26,7 +43,8 @@ class GroupedCommand(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, those without a heading last."""
         groups: dict[str, list[tuple[str, str]]] = {}
-        for param in self.get_params(ctx):
+        options = [param for param in self.get_params(ctx) if isinstance(param, click.Option)]
+        for param in sorted(options, key=lambda param: not isinstance(param, GroupedOption)):
             record = param.get_help_record(ctx)
             if record is not None:
                 groups.setdefault(getattr(param, "group", "Other"), []).append(record)

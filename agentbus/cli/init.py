@@ -1,4 +1,4 @@
-"""``agentbus init``: sets a repository up and prints what is left to do. Changes no harness's settings."""
+"""``agentbus init``: sets a repository up and prints what is left to do; with --global, every harness here."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 
 from agentbus import replace, repoconfig
 from agentbus.cli import working_directory
+from agentbus.cli.everywhere import NAMES, set_up
 from agentbus.protocol import render_setup
 from agentbus.repository import FILE, is_present, read_regular
 from agentbus.visible import render_visible
@@ -21,12 +22,32 @@ _GIT_WAIT_S = 10
 
 @click.command()
 @click.option("--identity", "name", metavar="NAME", help="The identity; default: the repository root's basename.")
-def init(name: str | None) -> None:
-    """Set this repository up; print what is left.
+@click.option("--global", "everywhere", is_flag=True, help="Set up the harnesses of this user, not a repository.")
+@click.option(
+    "--harness", "names", multiple=True, type=click.Choice(NAMES), help="With --global: only this one; repeatable."
+)
+@click.option("--dry-run", "dry", is_flag=True, help="With --global: change nothing, say what would be done.")
+@click.option("--uninstall", is_flag=True, help="With --global: take everything out again.")
+@click.pass_context
+def init(  # one option each
+    ctx: click.Context, name: str | None, names: tuple[str, ...], *, everywhere: bool, dry: bool, uninstall: bool
+) -> None:
+    """Set this repository up, or with --global every coding agent here; print what is left.
 
-    Writes .local/agentbus.json at the repository root and adds .local/ to .gitignore if nothing there ignores
-    it. Run it as often as you like.
+    In a repository: writes .local/agentbus.json at its root and adds .local/ to .gitignore if nothing there ignores
+    it. With --global: adds the server, the hooks and the wake-up to each harness that is found. A second run changes
+    nothing.
     """
+    if everywhere:
+        if name is not None:
+            raise click.UsageError("--identity goes with a repository, not with --global.")
+        ctx.exit(set_up(names, dry=dry, uninstall=uninstall))
+    if names or dry or uninstall:
+        raise click.UsageError("--harness, --dry-run and --uninstall go with --global.")
+    _init_repository(name)
+
+
+def _init_repository(name: str | None) -> None:
     done = repoconfig.init(working_directory(), name)
     verb = "wrote" if done.written else "nothing to change in"
     click.echo(render_visible(f'Agentbus: {verb} {done.path} (identity "{done.identity}").'))

@@ -120,8 +120,8 @@ def print_backward(reading: Reading, selection: Selection, threads: Threads | No
         sieve.wanted(commit, events)
     last_seq = reading.last.seq if reading.last is not None else 0
     for file in reversed(files):
-        for commit, events, wanted in reversed(_wanted_of(reading, file, begun, last_seq)):
-            output.put(commit, events, wanted[::-1])
+        for found in reversed(_wanted_of(reading, file, begun, last_seq)):
+            output.put(found[0], found[1], found[2][::-1])
             if output.is_full:
                 return
 
@@ -133,7 +133,7 @@ def _wanted_of(reading: Reading, file: Path, begun: dict[int, Sieve], last_seq: 
         if commit.seq > last_seq:
             break
         events = auditor.parse_events(commit)
-        wanted = begun[commit.place.segment].wanted(commit, events)
-        if wanted:
-            found.append((commit, events, wanted))
+        indexes = begun[commit.place.segment].wanted(commit, events)
+        if indexes:
+            found.append((commit, events, indexes))
     return found

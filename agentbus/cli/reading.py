@@ -21,7 +21,7 @@ from agentbus.state import State
 from journal import Commit, CorruptError, Fault, LostRange, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from agentbus.cli.sources import Sources
     from agentbus.events import AnyEvent
@@ -59,6 +59,12 @@ class Reading:
         self.last: Commit | None = None
         self._lost: list[LostRange] = []
         self._verdict = Verdict()
+        self._orphans: list[tuple[int, str]] = []
+
+    @property
+    def has_tail(self) -> bool:
+        """Whether bytes were found behind the last line."""
+        return self._verdict.tail is not None
 
     def pairs(self) -> Iterator[tuple[Commit, list[AnyEvent]]]:
         """Every commit with its events, in order, from the beginning.
@@ -93,7 +99,7 @@ class Reading:
         fault = self.sources.fault_at(commit, cause)
         return CorruptError(fault.file, fault.line, fault.offset, fault.seq, fault.cause)
 
-    def fold(self, witnesses: Sequence[Witness], *, whole: str = "") -> State:
+    def fold(self, witnesses: Sequence[Witness], *, whole: str = "") -> None:
         """Fold from the beginning, with witnesses, until none of them needs more.
 
         Args:
@@ -123,9 +129,7 @@ class Reading:
                 break
         for witness in witnesses:
             witness.end(state)
-        if self.first_seq <= 1:
-            _tell_orphans(state)
-        return state
+        self._orphans = [] if self.first_seq > 1 else state.orphans
 
     def tell(self, *, missing: str = "") -> None:
         """Say on stderr what a reader must not miss; ``missing`` is what a lacking beginning means for the answer."""
@@ -135,6 +139,7 @@ class Reading:
             complain(render_lost(lost))
         if self._verdict.tail is not None:
             complain(render_tail(self._verdict.tail))
+        _tell_orphans(self._orphans)
 
     def _check_begin(self, whole: str) -> None:
         if whole and self.first_seq != 1:
@@ -150,8 +155,8 @@ def explain(error: CorruptError, *, own: bool) -> click.ClickException:
     return click.ClickException(f"{auditor.shorten_hashes(str(error))}; --verify lists every fault{step}")
 
 
-def _tell_orphans(state: State) -> None:
-    for seq, what in state.orphans[:_ORPHANS_SHOWN_MAX]:
+def _tell_orphans(orphans: list[tuple[int, str]]) -> None:
+    for seq, what in orphans[:_ORPHANS_SHOWN_MAX]:
         complain(f"seq {seq} is about something that was lost: {what}")
-    if len(state.orphans) > _ORPHANS_SHOWN_MAX:
-        complain(f"and so are {render_count(len(state.orphans) - _ORPHANS_SHOWN_MAX, 'more event')}")
+    if len(orphans) > _ORPHANS_SHOWN_MAX:
+        complain(f"and so are {render_count(len(orphans) - _ORPHANS_SHOWN_MAX, 'more event')}")

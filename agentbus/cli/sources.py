@@ -114,7 +114,9 @@ def _resolve(path: Path) -> list[Path]:
         raise click.ClickException(f"{path}: there is no such file or directory")
     if not path.is_dir():
         if not path.is_file():
-            raise click.ClickException(f"{path}: this cannot be read twice: save it to a file, or give - and pipe it in")
+            raise click.ClickException(
+                f"{path}: this cannot be read twice: save it to a file first, or give - and pipe it in"
+            )
         return [path]
     inside = path / "journal"
     if inside.is_dir():

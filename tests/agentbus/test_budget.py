@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from agentbus import jsonrpc
 from agentbus.names import parse_channel_name
 from agentbus.results import encoded_bytes, fit_lists
 from tests.agentbus.hosts import Result, call, crash, open_at
+from tools.crashes.watched import MEMORY
 
 if TYPE_CHECKING:
     from agentbus.host import Host
@@ -112,11 +113,18 @@ def _look(watched: Watched, host: Host, as_: str, made: list[str], memories: lis
         watched.call(host, "get_memory", as_=as_, id=number)
 
 
-@settings(max_examples=30, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=30,
+    phases=[Phase.generate],  # what is too long says so itself; shrinking it takes minutes
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
 @given(st.sampled_from([1, 2, 10]), channels.map(lambda found: [parse_channel_name(name) for name in found]), posts)
 def test_no_result_is_longer_than_its_budget(kib: int, made: list[str], texts: list[Any]) -> None:
     made = [name for name in made if name.casefold() not in ("general", "memory")]
-    with tempfile.TemporaryDirectory(prefix="agentbus-budget-") as directory, pytest.MonkeyPatch.context() as patch:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as directory, pytest.MonkeyPatch.context() as patch:
         watched = Watched(Path(directory), kib)
         sam, tom = watched.open([]), watched.open(["general", "memory", *made, *(f"none {n}" for n in range(40))])
         watched.call(sam, "register", name="sam")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 from mcp_types.methods import validate_server_result
@@ -14,8 +15,8 @@ from tests.agentbus.raw_server import RawServer
 from tests.contract.harness import DOORS, Door
 from tests.contract.probes import converse, normalised, said, session
 
-if TYPE_CHECKING:
-    from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
 
 
 class Difference(NamedTuple):
@@ -31,6 +32,36 @@ class Difference(NamedTuple):
     sdk: str
     why: str
 
+
+class Elsewhere(NamedTuple):
+    """A difference that no line of the session can show, and the test that does."""
+
+    stdio: str
+    sdk: str
+    why: str
+    shown_by: str
+
+
+ELSEWHERE = (
+    Elsewhere(
+        "a result of a tool says nothing of isError",
+        "it says isError: false",
+        "the SDK's types have a default; to clients both are the same",
+        "tests/contract/test_differences.py::test_the_doors_differ_where_it_is_said_and_why_and_nowhere_else",
+    ),
+    Elsewhere(
+        "a call that is cancelled after it took effect is answered",
+        "it is not",
+        "the SDK answers nothing that was cancelled; a client must expect either",
+        "tests/agentbus/test_sdk.py::test_a_call_that_is_cancelled_is_told_so_and_not_answered_even_when_it_is_done",
+    ),
+    Elsewhere(
+        "a client of 2026-07-28 is sent back to the handshake",
+        "it is served as it is",
+        "the SDK speaks that revision",
+        "tests/agentbus/test_sdk.py::test_a_client_of_the_newest_revision_needs_no_handshake_and_is_known_by_each_request",
+    ),
+)
 
 UNREADABLE = "-32602 Invalid request parameters"
 DIFFERENCES = (
@@ -180,6 +211,12 @@ def test_the_doors_differ_where_it_is_said_and_why_and_nowhere_else(sessions: di
     for probe, difference in named.items():
         assert said(stdio[probe]).startswith(difference.stdio), probe
         assert said(sdk[probe]).startswith(difference.sdk), probe
+
+
+@pytest.mark.parametrize("difference", ELSEWHERE, ids=lambda difference: difference.stdio)
+def test_each_other_difference_has_a_test_that_shows_it(difference: Elsewhere) -> None:
+    path, name = difference.shown_by.split("::")
+    assert f"def {name}(" in (ROOT / path).read_text()
 
 
 def test_every_result_of_each_door_is_what_its_revision_says_of_its_method(sessions: dict[str, Any]) -> None:

@@ -1,4 +1,6 @@
-"""Random sessions of two writers in which any system call may fail, or be the last before a kill: nothing is lost.
+"""Random sessions of two who write and pack, in which any system call may fail, or be the last before a kill.
+
+Nothing that was answered is lost, and nothing is there that was refused.
 
 Each seed is a session; `python -m tests.journal.test_any_fault FIRST COUNT` runs others than the suite's.
 """
@@ -16,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from journal import Fault, Journal, JournalError, ReplacedError, UnsyncedError, verify
+from journal import Fault, Journal, JournalError, ReplacedError, UnsyncedError, Wanted, verify
 from tests.journal.conftest import FIRST_EVENTS, VERBS, Unflushed
 
 SESSIONS = 150
@@ -81,8 +83,12 @@ class Session:
             kills, code = self.chance.random() < 0.33, self.chance.choice(CODES)
             files.arm(self.chance.randrange(1, 40), kills=kills, code=code)
         try:
-            if self.chance.random() < 0.4:
+            kind = self.chance.random()
+            if kind < 0.35:
                 self.catch_up(journal, who)
+            elif kind < 0.5:
+                needed = {first for first in range(1, 100) if self.chance.random() < 0.2}
+                journal.archive(Wanted(needed, 1 << 40, 1 << 50, self.chance.randrange(1, 4), lambda: False))
             else:
                 self.commit(journal, who)
         except ReplacedError:

@@ -113,6 +113,15 @@ def write_journal(directory: Path, plan: Plan) -> None:
     lines.close()
 
 
+def write_memories(directory: Path, texts: Sequence[str]) -> None:
+    """A journal of memories only, of one author."""
+    lines = _Lines(directory, Plan(len(texts)))
+    lines.put(*ev.DEFAULT_CHANNELS)
+    for text in texts:
+        lines.put(ev.Posted(as_="author", channel=MEMORY, content=text, context="bench"))
+    lines.close()
+
+
 class _Lines:
     """Commits, one after the other, into segments."""
 

@@ -1,0 +1,122 @@
+"""What a harness is to agentbus, and how its server is to be started from it. Looks at the system, changes nothing."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from agentbus.harness.entries import Entry
+
+_PASSED_ON = ("AGENTBUS_CONFIG", "AGENTBUS_DATA_DIR")
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """How a client is to start agentbus.
+
+    Attributes:
+        home: the user's home directory.
+        environ: the environment in which the set-up runs.
+        command: absolute path of the ``agentbus`` command.
+    """
+
+    home: str
+    environ: Mapping[str, str]
+    command: str
+
+    @property
+    def moved(self) -> dict[str, str]:
+        """What of the environment says where the bus is: not every client passes it on, so each entry says it."""
+        return {key: os.path.abspath(self.environ[key]) for key in _PASSED_ON if self.environ.get(key)}
+
+    @property
+    def arguments(self) -> list[str]:
+        """Of the server."""
+        return ["mcp"]
+
+    def hook(self, event: str, harness: str) -> str:
+        """The command of a hook, as a shell reads it."""
+        moved = [f"{key}={value}" for key, value in self.moved.items()]
+        words = [*(["env", *moved] if moved else []), self.command, "hook", event, "--for", harness]
+        return shlex.join(words)
+
+    def place(self, *parts: str, variable: str = "") -> str:
+        """A path below the home directory, or below what an environment variable names for its first part."""
+        named = self.environ.get(variable) if variable else None
+        return os.path.join(named, *parts[1:]) if named else os.path.join(self.home, *parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A file that is wholly ours."""
+
+    file: str
+    what: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ByCommand:
+    """A server entry that the client's own command writes, since its file is the client's live state.
+
+    Attributes:
+        present: whether it is there, as wanted.
+        add: arguments of the command that writes it; remove: of the one that takes it out, also before `add`.
+        instead: what to edit where the client's command is not to be found.
+    """
+
+    present: Callable[[], bool]
+    add: list[str]
+    remove: list[str]
+    instead: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Harness:
+    """A coding agent's client.
+
+    Attributes:
+        name: in ``--harness`` and ``hook --for``.
+        title: for people.
+        program: its command; "" if it has none to ask.
+        directories: one of them is there if the client was ever used.
+        entries: what stands in files of it; made: files of ours; by_command: a server entry its command writes.
+        todo: what its user still has to do, each a sentence; notes: what it cannot do.
+    """
+
+    name: str
+    title: str
+    program: str
+    directories: tuple[str, ...]
+    entries: tuple[Entry, ...] = ()
+    made: tuple[Made, ...] = ()
+    by_command: ByCommand | None = None
+    todo: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def is_found(self, environ: Mapping[str, str]) -> bool:
+        """Whether it is on this machine."""
+        return self.path(environ) is not None or any(map(os.path.isdir, self.directories))
+
+    def path(self, environ: Mapping[str, str]) -> str | None:
+        """Where its command is; None if it is nowhere on the PATH."""
+        return shutil.which(self.program, path=environ.get("PATH")) if self.program else None
+
+
+def here(environ: Mapping[str, str]) -> Setup:
+    """The set-up for this user and this command."""
+    home = environ.get("HOME") or os.path.expanduser("~")
+    command = shutil.which("agentbus", path=environ.get("PATH")) or sys.argv[0]
+    return Setup(home, environ, os.path.abspath(command))
+
+
+def server(setup: Setup, **more: Any) -> dict[str, Any]:  # noqa: ANN401  # JSON
+    """The entry most clients have for a stdio server."""
+    return {**more, "command": setup.command, "args": setup.arguments, **({"env": setup.moved} if setup.moved else {})}

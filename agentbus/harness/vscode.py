@@ -1,0 +1,31 @@
+"""VS Code: server in the user's mcp.json. By its documentation; it has no hooks for a user."""
+
+from __future__ import annotations
+
+import sys
+
+from agentbus.harness import entries
+from agentbus.harness.setup import Harness, Setup, server
+
+_USER = ("Library", "Application Support", "Code", "User") if sys.platform == "darwin" else (".config", "Code", "User")
+
+
+def harness(setup: Setup) -> Harness:
+    """As it is set up here."""
+    user = setup.place(*_USER)
+    return Harness(
+        name="vscode",
+        title="VS Code",
+        program="code",
+        directories=(user,),
+        entries=(
+            entries.member(
+                f"{user}/mcp.json", ("servers", entries.SERVER), server(setup, type="stdio"), "server agentbus"
+            ),
+        ),
+        todo=("Restart VS Code.",),
+        notes=(
+            "Set up by its documentation, and not tried with it.",
+            "It has no hook at a session's start: its agents know the bus by the server's instructions alone.",
+        ),
+    )
