@@ -118,8 +118,8 @@ TOOLS: tuple[Tool, ...] = (
     Tool(
         "search",
         "Search",
-        "Agentbus: find messages and memories that hold every word; word* finds beginnings. since and until take"
-        " RFC 3339 or 2h, 3d; cursor takes next.",
+        "Agentbus: find messages and memories that hold every word, in the text or its label; word* finds beginnings."
+        " since and until take RFC 3339 or 2h, 3d; cursor takes next.",
         args.SearchArguments,
         _READS,
     ),

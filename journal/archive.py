@@ -148,8 +148,8 @@ def _unpack(files: Files, source: int, target: int) -> str:
 
 def _unpack_slowly(unpacker: zlib._Decompress, data: bytes) -> bytes:
     """What stands before the byte that cannot be unpacked."""
-    found = bytearray()
-    with contextlib.suppress(zlib.error):
-        for at in range(len(data)):
-            found += unpacker.decompress(data[at : at + 1])
+    found, pieces = bytearray(), (data[at : at + 1] for at in range(len(data)))
+    with contextlib.suppress(zlib.error, StopIteration):
+        while True:
+            found += unpacker.decompress(next(pieces))
     return bytes(found)

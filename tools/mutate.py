@@ -56,6 +56,8 @@ def main(  # noqa: PLR0913, PLR0917  # one option each
     root: Path,
 ) -> None:
     """Run the command."""
+    for missing in (path for path in tests if not (root / path).exists()):
+        raise click.UsageError(f"there is no {missing}")
     trials = Trials(root, tests or sorted({f"tests/{Path(room).parts[0]}" for room in rooms}), others)
     named = None if again is None else parse_survivors(again.read_text())
     try:

@@ -87,6 +87,8 @@ class Life:
         if self._event is None or self.found is None:
             return
         readers = [_row(name, self._readers[name]) for name in sorted(self._readers) if self._selection.is_of(name)]
+        if self._selection.identities:
+            self.found["only"] = sorted(self._selection.identities)
         self.found |= {"readers": readers, "replies": self._replies, "edits": self._edits}
         if self._end is not None:
             self.found["end"] = self._end

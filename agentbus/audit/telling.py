@@ -5,7 +5,7 @@ Other people's text is made visible; every line of it is indented, so that none 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from agentbus.columns import align, render_count
 from agentbus.replay import render_name
@@ -22,14 +22,15 @@ _MINUTE_MS = 60 * _SECOND_MS
 _HOUR_MS = 60 * _MINUTE_MS
 _DAY_MS = 24 * _HOUR_MS
 _INDENT = "  "
-_KEYS = ("channel", "as", "id")
-_PARTS = {
-    "channels": "channel",
-    "sessions": "session",
-    "subscriptions": "subscription",
-    "batches": "pending batch",
-    "memories": "memory",
+_MINUTE_TEXT = 16  # 2026-09-09 08:00
+_PARTS: Final = {
+    "channels": ("channel {channel}", ("channel",)),
+    "sessions": ("session {as}", ("as",)),
+    "subscriptions": ("subscription of {as} to {channel}", ("as", "channel")),
+    "batches": ("pending batch of {as}", ("as",)),
+    "memories": ("memory {id}", ("id",)),
 }
+"""How a row of each list of a State is called, and which of its fields that says."""
 
 
 def render_span(ms: int) -> str:
@@ -56,7 +57,7 @@ def tell_life(found: Record, clock: Clock) -> Iterator[str]:
         yield f"{_INDENT}{name}: {text}"
     yield from _quote(found["content"])
     yield ""
-    yield from _tell_readers(found["readers"], clock)
+    yield from _tell_readers(found["readers"], found.get("only"), clock)
     yield from _tell_list("replies", found["replies"], clock)
     if "memory_id" in found:
         yield from _tell_list("later edits", found["edits"], clock)
@@ -80,10 +81,11 @@ def _about(found: Record) -> Iterator[tuple[str, str]]:
         yield "metadata", " ".join(f"{render_name(key)}={render_name(text)}" for key, text in found["metadata"].items())
 
 
-def _tell_readers(readers: list[Record], clock: Clock) -> Iterator[str]:
+def _tell_readers(readers: list[Record], only: list[str] | None, clock: Clock) -> Iterator[str]:
     then = [row for row in readers if row["subscribed"]]
     names = ", ".join(render_name(row["as"]) + ("" if row["live"] else " (not live)") for row in then)
-    yield f"subscribed then: {names or 'nobody else'}"
+    nobody = "nobody else" if only is None else "none of those asked for"
+    yield f"subscribed then: {names or nobody}"
     rows = []
     for row in readers:
         late = "" if row["subscribed"] else "subscribed later; "
@@ -147,6 +149,9 @@ def tell_inbox(found: Record, clock: Clock) -> Iterator[str]:
         yield f"{_INDENT}handed out and not acknowledged: batch {render_name(found['batch'])}"
     for gap in found["gaps"]:
         yield f"{_INDENT}not yet told of a gap: {render_name(gap['channel'])} {gap['from']} to {gap['to']}"
+    total = sum(row["unread"] for row in found["channels"])
+    if total != len(found["messages"]):
+        yield f"{_INDENT}{len(found['messages'])} of {total} unread messages shown"
     for row in found["messages"]:
         marks = "".join(f", {mark.replace('_', ' ')}" for mark in ("addressed", "handed_out") if row[mark])
         who, where = render_name(row["from"]), render_name(row["channel"])
@@ -160,24 +165,23 @@ def tell_inbox(found: Record, clock: Clock) -> Iterator[str]:
 def tell_changes(found: Record) -> Iterator[str]:
     """Lines about what changed: ``+`` came, ``-`` went, ``~`` is another."""
     yield f"from seq {found['from']} to seq {found['to']}"
-    lines = [line for part, one in _PARTS.items() for line in _tell_part(found[part], one)]
+    lines = [line for part in _PARTS for line in _tell_part(found[part], *_PARTS[part])]
     yield from lines or ["nothing changed"]
 
 
-def _tell_part(part: Record, one: str) -> Iterator[str]:
+def _tell_part(part: Record, title: str, keys: tuple[str, ...]) -> Iterator[str]:
+    def called(row: Record) -> str:
+        return title.format_map({key: render_name(str(row[key])) for key in keys})
+
     for sign, rows in (("+", part["added"]), ("-", part["removed"])):
         for row in rows:
-            yield f"{sign} {one} {_pairs(row)}"
+            rest = ", ".join(f"{key} {_value(value)}" for key, value in row.items() if key not in keys)
+            yield f"{sign} {called(row)}: {rest}"
     for pair in part["changed"]:
         old, new = pair["before"], pair["after"]
-        named = {key: value for key, value in new.items() if key in _KEYS}
         differs = [key for key in sorted({*old, *new}) if old.get(key) != new.get(key)]
         changed = (f"{key} {_value(old.get(key))} -> {_value(new.get(key))}" for key in differs)
-        yield f"~ {one} {_pairs(named)}: {', '.join(changed)}"
-
-
-def _pairs(row: Record) -> str:
-    return ", ".join(f"{key} {_value(value)}" for key, value in row.items())
+        yield f"~ {called(new)}: {', '.join(changed)}"
 
 
 def _value(value: object) -> str:
@@ -216,7 +220,8 @@ def tell_totals(found: Record, clock: Clock) -> Iterator[str]:
         for row in found["backlog"]
     )
     gaps = found["gaps"]
-    yield f"gaps told: {gaps['told']}, with {render_count(gaps['messages'], 'known message')}"
+    known = f"{gaps['told']}, of {render_count(gaps['messages'], 'message')} as far as that is known"
+    yield f"gaps told: {known if gaps['told'] else 'none'}"
     lost = [f"seq {row['first']} to {row['last']} ({row['reason']})" for row in found["lost"]]
     yield f"lost: {', '.join(lost) or 'nothing'}"
 
@@ -225,7 +230,10 @@ def _table(title: str, key: str, rows: list[Record], clock: Clock) -> Iterable[s
     if not rows:
         return [f"{title}: none"]
     columns = [name for name in rows[0] if name != key]
-    show = clock if key == "hour" else render_name
+
+    def show(text: str) -> str:
+        return clock(text)[:_MINUTE_TEXT] if key == "hour" else render_name(text)
+
     return align(
         [
             (title, *(name.replace("_", " ") for name in columns)),

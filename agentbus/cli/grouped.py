@@ -15,7 +15,7 @@ NUMBER_MAX: Final = (1 << 53) - 1
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
-class Number(click.ParamType):
+class Number(click.ParamType[int]):
     """A whole number from 1 on. Unlike click's own it does not spell out its range in --help."""
 
     name = "number"

@@ -187,7 +187,7 @@ def _ask(
 def _reached(reading: Reading, shot: Shot[A], point: Point) -> Taken[A]:
     taken, last = shot.taken, reading.last
     if taken is None:
-        raise click.ClickException(f"{point.text} comes before the journal: it begins with seq {reading.first_seq}")
+        raise click.ClickException(f"{point.text} comes before the journal, which begins {reading.begin}")
     if point.seq is not None and taken.seq > point.seq:
         raise click.ClickException(
             f"seq {point.seq} was lost, and what is left does not tell the state after it: the next that is known is "
@@ -195,7 +195,7 @@ def _reached(reading: Reading, shot: Shot[A], point: Point) -> Taken[A]:
         )
     if point.seq is not None and taken.seq < point.seq:
         end = last.seq if last is not None else 0
-        raise click.ClickException(f"{point.text} comes after the journal: it ends with seq {end}")
+        raise click.ClickException(f"seq {point.text} comes after the journal: it ends with seq {end}")
     return taken
 
 
@@ -220,8 +220,8 @@ def _refuse_stdin(reading: Reading, option: str) -> None:
 
 def _no_message(reading: Reading, option: str, seq: int) -> click.ClickException:
     last = reading.last.seq if reading.last is not None else 0
-    why = f"the journal ends with seq {last}" if seq > last else "seq by seq, `agentbus replay` shows what there is"
-    return click.ClickException(f"{option} {seq} is no message: {why}")
+    why = f"the journal ends with seq {last}" if seq > last else "`agentbus replay --type posted` lists them"
+    return click.ClickException(f"{option} {seq}: that is no message; {why}")
 
 
 def _print(found: Record, lines: Iterable[str], *, as_json: bool) -> None:

@@ -49,13 +49,15 @@ class Reading:
     """A pass, or several one after the other.
 
     Attributes:
-        commits: how many were read so far. first_seq, last: the first one's seq, and the last one.
+        commits: how many were read so far. last: the last of them.
+        first_seq: of the first of them; ``begin`` says the same in words, and when.
     """
 
     def __init__(self, sources: Sources) -> None:
         self.sources = sources
         self.commits = 0
         self.first_seq = 0
+        self.begin = ""
         self.last: Commit | None = None
         self._lost: list[LostRange] = []
         self._verdict = Verdict()
@@ -89,7 +91,8 @@ class Reading:
         except wire.MalformedError as error:
             raise self.corrupt(commit, error.cause) from error
         self.commits, self.last = self.commits + 1, commit
-        self.first_seq = self.first_seq or commit.seq
+        if not self.first_seq:
+            self.first_seq, self.begin = commit.seq, f"with seq {commit.seq} at {commit.time}"
         if isinstance(events[0], Lost):
             self._lost.append(LostRange(commit.seq, commit.hash, events[0].last, events[0].reason))
         return events

@@ -178,7 +178,7 @@ def test_a_reader_that_goes_away_is_no_traceback(tmp_path: Path) -> None:
 
 
 def test_options_that_exclude_each_other_are_a_usage_error(data: Path) -> None:  # noqa: ARG001  # its environment
-    for pair in (("--json", "--state"), ("--state", "--verify"), ("--verify", "--json"), ("--utc", "--json")):
+    for pair in (("--raw", "--json"), ("--state", "--verify"), ("--utc", "--json"), ("--follow", "--reverse")):
         status, out, err = replay(*pair, V1)
         assert (status, out) == (2, "")
         assert err.startswith("agentbus: ")
@@ -264,7 +264,8 @@ def test_the_replayed_state_is_the_live_one(data: Path) -> None:
 def test_a_state_needs_the_whole_journal(data: Path) -> None:  # noqa: ARG001  # its environment
     status, out, err = replay("--state", MORE / "00000000000000000009.jsonl")
     assert (status, out) == (1, "")
-    assert err == "agentbus: a state needs the journal from seq 1; this begins with seq 9\n"
+    says = "reading it, --message, --stats and --verify do without"
+    assert err == f"agentbus: a state needs the journal from seq 1; this begins with seq 9: {says}\n"
 
 
 def test_what_a_lost_range_took_away_is_named(data: Path) -> None:
@@ -273,7 +274,7 @@ def test_what_a_lost_range_took_away_is_named(data: Path) -> None:
     writer.write(lost)
     for number in range(25):
         writer.write({"type": "ended", "as": f"a{number}", "owner": "a1" * 12, "reason": "exit"})
-    status, out, err = replay("--state")
+    status, out, err = replay("--state", "--json")
     assert status == 0
     assert json.loads(out)["last_seq"] == 28
     assert 'agentbus: seq 4 is about something that was lost: "a0" has no session of owner' in err
@@ -414,5 +415,5 @@ def test_help_says_what_it_reads_and_what_the_anchor_is_for(data: Path) -> None:
 
 def test_a_pipe_is_no_journal_and_is_named(data: Path, tmp_path: Path) -> None:  # noqa: ARG001  # its environment
     os.mkfifo(tmp_path / "pipe")
-    says = f"agentbus: {tmp_path / 'pipe'}: this cannot be read twice: save it to a file first\n"
+    says = f"agentbus: {tmp_path / 'pipe'}: this cannot be read twice: save it to a file first, or give - and pipe it in\n"
     assert replay("--verify", tmp_path / "pipe") == (1, "", says)

@@ -21,6 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from agentbus.rates import Rates
 from tests.agentbus.hosts import Result, call, crash, events, live, open_at, refusal, replayed
+from tools.crashes.watched import MEMORY
 
 CHANNELS = {"general": "ordinary", "memory": "memory", "chat": "ordinary", "facts": "memory"}
 DEFAULTS = ("general", "memory")
@@ -94,7 +95,7 @@ class Kept(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.root = Path(tempfile.mkdtemp(prefix="agentbus-kept-"))
+        self.root = Path(tempfile.mkdtemp(dir=MEMORY))
         self.data = self.root / "data"
         self.now_ms = 1_800_000_000_000
         self.patch = pytest.MonkeyPatch()

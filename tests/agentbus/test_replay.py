@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from agentbus import replay, wire
 from agentbus.columns import align, cut, pad, render_count, width
 from agentbus.events import AnyEvent
-from journal import Commit, Place, UnsupportedError
+from journal import Commit, Place, UnsupportedError, record
 from tests.agentbus.shell import posted
 
 TIME = "2026-09-09T08:00:07.049Z"
@@ -92,7 +92,8 @@ def commit(*events: dict[str, Any], time: str = TIME) -> Commit:
 
 
 def lines(*events: dict[str, Any], columns: int | None = None) -> list[str]:
-    return list(replay.render_lines(commit(*events), str, columns))
+    made = commit(*events)
+    return list(replay.render_lines(made, replay.parse_events(made), range(len(events)), str, columns))
 
 
 @pytest.mark.parametrize(("tag", "fields", "words"), WORDS)
@@ -116,7 +117,8 @@ def test_a_line_says_seq_time_identity_and_what_happened() -> None:
 
 
 def test_the_time_is_shown_as_the_reader_wants_it() -> None:
-    (line,) = replay.render_lines(commit(ACTIVE), lambda text: text[11:16])
+    made = commit(ACTIVE)
+    (line,) = replay.render_lines(made, replay.parse_events(made), [0], lambda text: text[11:16])
     assert line.startswith("     7  08:00  bob")
 
 
@@ -144,7 +146,8 @@ def test_no_text_of_others_moves_the_cursor_or_begins_a_line(name: str, content:
 
 
 def test_a_flat_object_holds_seq_index_time_and_pid_and_then_the_event() -> None:
-    found = list(replay.render_flat(commit(ACTIVE, posted("hi", reply_to=3))))
+    made = commit(ACTIVE, posted("hi", reply_to=3))
+    found = list(replay.render_flat(made, replay.parse_events(made), range(2)))
     assert found[1] == (
         b'{"seq":7,"index":1,"time":"2026-09-09T08:00:07.049Z","pid":4711,"type":"posted","as":"alice",'
         b'"channel":"general","content":"hi","context":"shop","reply_to":3}'
@@ -155,12 +158,29 @@ def test_a_flat_object_holds_seq_index_time_and_pid_and_then_the_event() -> None
 @pytest.mark.parametrize("time", ["", "yesterday", "2026-09-31T08:00:07.049Z", "2026-09-09T08:00:07.49Z", TIME + "\n"])
 def test_a_time_that_is_none_is_a_fault(time: str) -> None:
     with pytest.raises(wire.MalformedError, match="is not a"):
-        list(replay.render_flat(commit(ACTIVE, time=time)))
+        replay.parse_events(commit(ACTIVE, time=time))
+
+
+def test_only_the_wanted_events_are_shown_in_the_order_that_is_asked_for() -> None:
+    made = commit(ACTIVE, {"type": "reset", "by": "ann"}, posted("hi"))
+    events = replay.parse_events(made)
+    flat = [json.loads(line) for line in replay.render_flat(made, events, [2, 0])]
+    assert [(row["index"], row["type"]) for row in flat] == [(2, "posted"), (0, "active")]
+    assert [line[54:] for line in replay.render_lines(made, events, [1], str)] == ["reset the bus"]
+
+
+def test_the_line_of_a_commit_is_made_again_or_refused() -> None:
+    line, digest = record.encode(7, TIME, 4711, b'[{"type":"active","as":"bob"}]', "0" * 64)
+    made = record.decode(line[:-1], "0" * 64)
+    assert replay.render_raw(made) == line
+    spaced = Commit(7, TIME, 4711, made.events, digest, Place(1, 0, len(line) + 1))
+    with pytest.raises(wire.MalformedError, match="not the compact one"):
+        replay.render_raw(spaced)
 
 
 def test_what_no_bus_wrote_is_a_fault_and_what_a_later_one_wrote_is_named() -> None:
     with pytest.raises(wire.MalformedError):
-        list(replay.render_flat(commit({"type": "active", "as": 7})))
+        replay.parse_events(commit({"type": "active", "as": 7}))
     with pytest.raises(UnsupportedError):
         lines({"type": "teleported"})
 

@@ -148,7 +148,8 @@ def test_a_table_that_cannot_be_imported_is_a_failure_of_each_request_not_of_the
         assert server.heard("agentbus").endswith(": ImportError: no such module")
 
 
-def test_a_loop_that_ends_ends_the_process() -> None:
+def test_a_loop_that_breaks_ends_the_process_and_what_the_sdk_logs_of_a_bug_is_ours_to_tell() -> None:
     with RawServer((*TOY, "", "sdk that breaks")) as server:
         assert server.exit_status() == 0
-        assert server.errors() == ["agentbus: sdk: RuntimeError: a private word\n"]
+        told = [f"agentbus: sdk: {kind}: a private word\n" for kind in ("ValueError", "RuntimeError")]
+        assert server.errors() == told

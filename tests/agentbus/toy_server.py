@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
@@ -106,6 +107,8 @@ def open_sdk_that_breaks(service: Service, write: Callable[[bytes], None]) -> An
     from agentbus import sdk  # noqa: PLC0415 - as above
 
     async def serve(*_: object) -> None:
+        error = ValueError("a private word")
+        logging.getLogger("mcp.server").error("a handler raised", exc_info=error)
         raise RuntimeError("a private word")
 
     sdk._Server.serve = serve  # type: ignore[method-assign,assignment]  # no client can make it raise

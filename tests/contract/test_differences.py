@@ -15,7 +15,6 @@ from tests.agentbus.raw_server import RawServer
 from tests.contract.harness import DOORS, Door
 from tests.contract.probes import converse, normalised, said, session
 
-
 ROOT = Path(__file__).parents[2]
 
 

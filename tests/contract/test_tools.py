@@ -186,8 +186,9 @@ async def test_a_memory_is_posted_found_and_read(client: Client, ann: str) -> No
     assert made["memory_id"] == made["seq"]
     found = await client.call("search", as_=ann, query="workaround src/a.py:12")
     (hit,) = found["hits"]
-    assert {"seq", "channel", "from", "time", "age", "snippet", "score", "memory_id", "revision"} == set(hit)
+    assert {"seq", "channel", "from", "time", "age", "snippet", "score", "memory_id", "revision", "label"} == set(hit)
     assert (hit["memory_id"], hit["from"], hit["channel"]) == (made["memory_id"], ann, "memory")
+    assert hit["label"] == "fact"
     assert "memory" in found["searched"]["channels"]
     memory = await client.call("get_memory", as_=ann, id=made["memory_id"])
     assert TIME.fullmatch(memory.pop("time"))

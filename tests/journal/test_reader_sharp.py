@@ -11,6 +11,8 @@ from journal import CorruptError, ReplacedError, UnsyncedError, record
 from tests.journal.conftest import FaultyFiles, Unflushed, events, soon
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from journal import Appended, Journal
     from tests.journal.conftest import Kit
 
@@ -179,6 +181,137 @@ def test_damage_far_into_a_segment_is_named_by_its_own_line(kit: Kit) -> None:
         kit.commit(journal, "after")
     data = kit.segment().read_bytes()
     kit.segment().write_bytes(data.replace(b"damaged", b"domoged"))
+    files = FaultyFiles()
     with pytest.raises(CorruptError) as caught:
-        list(kit.open(read_only=True).read(0))
+        list(kit.open(files=files, read_only=True).read(0))
     assert (caught.value.line, caught.value.offset, caught.value.seq) == (6, damaged.place.offset, 6)
+    assert files.fds == set()
+
+
+def test_files_that_were_replaced_are_not_left_open(kit: Kit) -> None:
+    files = FaultyFiles()
+    reader = kit.open(files=files)
+    kit.commit(kit.open(), "one")
+    list(reader.read(0))
+    kit.commit(kit.open(), "two")
+    data = kit.segment().read_bytes()
+    kit.segment().rename(kit.directory / "kept")  # so that its inode is not given again
+    kit.segment().write_bytes(data)
+    with pytest.raises(ReplacedError, match="it is another file now"):
+        list(reader.read(3))
+    assert files.fds == set()
+
+
+# --- how much is read
+
+
+class Offsets(FaultyFiles):
+    """Remembers where reads began."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.offsets: list[int] = []
+
+    def pread(self, fd: int, length: int, offset: int) -> bytes:
+        self.offsets.append(offset)
+        return super().pread(fd, length, offset)
+
+
+def test_to_read_from_far_on_only_the_segment_that_holds_it_is_opened(kit: Kit) -> None:
+    journal = kit.open(segment_bytes_max=600)
+    for number in range(20):
+        kit.commit(journal, str(number))
+    files = FaultyFiles()
+    reader = kit.open(files=files)
+    next(iter(reader.read(0)))
+    files.calls.clear()
+    assert [commit.seq for commit in reader.read(journal.last_seq - 1)] == [journal.last_seq]
+    assert files.calls.count("open") == 1
+
+
+def test_to_read_on_in_a_segment_goes_on_from_the_last_known_place(kit: Kit) -> None:
+    journal = kit.open()
+    for number in range(200):
+        kit.commit(journal, str(number) * 300, flush=False)
+    files = Offsets()
+    reader = kit.open(files=files)
+    next(iter(reader.read(0)))
+    files.offsets.clear()
+    assert [commit.seq for commit in reader.read(journal.last_seq - 1)] == [journal.last_seq]
+    assert min(files.offsets) > 1000
+
+
+# --- a line that fails
+
+
+class Garbled(FaultyFiles):
+    """Gives something else for what is read, one read after the other, and then what is there."""
+
+    def __init__(self, *reads: Callable[[bytes], bytes]) -> None:
+        super().__init__()
+        self.reads = list(reads)
+
+    def pread(self, fd: int, length: int, offset: int) -> bytes:
+        data = super().pread(fd, length, offset)
+        return self.reads.pop(0)(data) if self.reads else data
+
+
+def garbled(data: bytes) -> bytes:
+    return data.replace(b"one", b"o\0e")
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_line_that_is_sound_when_it_is_read_again_is_sound(kit: Kit, times: int) -> None:
+    kit.commit(kit.open(), "one")
+    kit.commit(kit.open(), "two")
+    assert kit.texts(kit.open(files=Garbled(*[garbled] * times))) == ["one", "two"]
+
+
+def test_a_line_of_which_a_part_is_there_when_it_is_read_again_is_looked_at_once_more(kit: Kit) -> None:
+    kit.commit(kit.open(), "one")
+    files = Garbled(garbled, garbled, lambda data: data[:9])
+    assert kit.texts(kit.open(files=files)) == ["one"]
+
+
+def test_of_what_is_sound_under_the_lock_only_the_line_that_fails_is_damage(kit: Kit) -> None:
+    journal = kit.open()
+    kit.commit(journal, "one")
+    damaged = kit.commit(journal, "two")
+    kit.segment().write_bytes(kit.segment().read_bytes().replace(b"two", b"tvo"))
+    reader = kit.open(files=Garbled(garbled, garbled))
+    with pytest.raises(CorruptError) as caught:
+        list(reader.read(0))
+    assert (caught.value.seq, caught.value.offset) == (4, damaged.place.offset)
+
+
+def test_a_torn_line_with_a_segment_after_it_is_damage_though_that_began_meanwhile(kit: Kit) -> None:
+    def roll(data: bytes) -> bytes:
+        kit.segment(4).touch()
+        return data
+
+    kit.commit(kit.open(), "one")
+    append(kit, TORN)
+    with pytest.raises(CorruptError):
+        list(kit.open(files=Garbled(bytes, roll)).read(0))
+
+
+def test_damage_is_no_torn_tail_because_one_follows_it(kit: Kit) -> None:
+    kit.commit(kit.open(), "one")
+    append(kit, b'{"seq":4}\n' + TORN)
+    with pytest.raises(CorruptError):
+        list(kit.open().read(0))
+
+
+def test_before_a_line_is_called_damaged_a_writer_at_work_is_waited_for(kit: Kit) -> None:
+    class Busy(FaultyFiles):
+        asked = 0
+
+        def try_share(self, fd: int) -> bool:
+            self.asked += 1
+            return self.asked > 1 and super().try_share(fd)
+
+    kit.commit(kit.open(), "one")
+    append(kit, TORN)
+    files = Busy()
+    assert kit.texts(kit.open(files=files)) == ["one"]
+    assert files.asked == 2

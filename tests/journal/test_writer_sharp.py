@@ -1,0 +1,165 @@
+"""What reaches the disk in which order: each step of a writer is safe before the next one relies on it."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING
+
+import pytest
+
+from journal import UnsyncedError, UnwritableError
+from tests.journal.conftest import FaultyFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.journal.conftest import Kit
+
+
+class Traced(FaultyFiles):
+    """Notes what is written and flushed, each file by the end of its name, a directory by its name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps: list[str] = []
+        self._names: dict[int, str] = {}
+
+    def open(self, path: str, flags: int) -> int:
+        fd = super().open(path, flags)
+        self._names[fd] = os.path.basename(path).lstrip("0")
+        return fd
+
+    def note(self, verb: str, fd: int) -> None:
+        name = self._names[fd]
+        is_named = stat.S_ISDIR(os.fstat(fd).st_mode) or name.endswith(".jsonl")
+        self.steps.append(f"{verb} {name if is_named else name.rpartition('.')[2]}")
+
+    def write(self, fd: int, data: bytes) -> int:
+        self.note("write", fd)
+        return super().write(fd, data)
+
+    def truncate(self, fd: int, length: int) -> None:
+        super().truncate(fd, length)
+        self.note("truncate", fd)
+
+    def fdatasync(self, fd: int) -> None:
+        self.note("flush", fd)
+
+    def fsync(self, fd: int) -> None:
+        self.note("flush", fd)
+
+    def rename(self, old: str, new: str) -> None:
+        super().rename(old, new)
+        self.steps.append("rename")
+
+    def mkdir(self, path: str) -> None:
+        super().mkdir(path)
+        self.steps.append(f"make {os.path.basename(path)}")
+
+    def taken(self) -> Iterator[str]:
+        yield from self.steps
+        self.steps.clear()
+
+
+@pytest.fixture
+def files() -> Traced:
+    return Traced()
+
+
+def test_the_directory_the_segment_and_its_name_are_safe_before_the_first_line_of_the_caller(
+    kit: Kit, files: Traced
+) -> None:
+    kit.commit(kit.open(files=files))
+    above = kit.data.parent.name
+    assert list(files.taken()) == [
+        *("make data", f"flush {above}", "make journal", "flush data"),
+        *("write 1.jsonl", "flush 1.jsonl", "flush journal"),
+        *("write 1.jsonl", "write 1.jsonl", "flush 1.jsonl"),
+    ]
+
+
+def test_a_segment_is_safe_before_the_next_is_begun_and_that_before_its_first_line(kit: Kit, files: Traced) -> None:
+    journal = kit.open(files=files, segment_bytes_max=600)
+    kit.commit(journal, "x" * 600, flush=False)
+    list(files.taken())
+    kit.commit(journal)
+    assert list(files.taken()) == [
+        *("flush 1.jsonl", "write 4.jsonl", "flush 4.jsonl", "flush journal"),
+        *("write 4.jsonl", "flush 4.jsonl"),
+    ]
+    kit.commit(journal)
+    assert list(files.taken()) == ["write 4.jsonl", "flush 4.jsonl"]
+
+
+def test_the_name_of_a_segment_that_another_process_began_is_flushed_once(kit: Kit, files: Traced) -> None:
+    kit.commit(kit.open())
+    journal = kit.open(files=files)
+    kit.commit(journal)
+    kit.commit(journal)
+    names = [step for step in files.taken() if step in {"flush journal", "flush 1.jsonl"}]
+    assert names == ["flush 1.jsonl", "flush journal", "flush 1.jsonl"]
+
+
+def test_what_was_read_is_flushed_where_it_lies_with_its_name(kit: Kit, files: Traced) -> None:
+    journal = kit.open(files=files)
+    kit.commit(journal)
+    other = kit.open(segment_bytes_max=1)
+    kit.commit(other, flush=False)
+    list(journal.read(journal.last_seq))
+    list(files.taken())
+    journal.flush(float("inf"))
+    assert list(files.taken()) == ["flush 1.jsonl", "flush 4.jsonl", "flush journal"]
+    journal.flush(float("inf"))
+    assert list(files.taken()) == []
+
+
+def test_a_torn_tail_is_safe_where_it_was_set_aside_before_it_is_cut_and_cut_before_a_line_follows(
+    kit: Kit, files: Traced
+) -> None:
+    kit.commit(kit.open())
+    with kit.segment().open("ab") as file:
+        file.write(b'{"torn')
+    journal = kit.open(files=files)
+    kit.commit(journal)
+    steps = list(files.taken())
+    assert steps[steps.index("make set-aside") :] == [
+        *("make set-aside", "write torn", "flush torn", "flush set-aside", "flush journal"),
+        *("truncate 1.jsonl", "flush 1.jsonl"),
+        *("write 1.jsonl", "flush 1.jsonl", "flush journal"),
+    ]
+
+
+def test_a_line_feed_put_after_a_whole_line_is_safe_before_a_line_follows(kit: Kit, files: Traced) -> None:
+    kit.commit(kit.open())
+    os.truncate(kit.segment(), kit.segment().stat().st_size - 1)
+    kit.commit(kit.open(files=files))
+    steps = [step for step in files.taken() if step.endswith("1.jsonl")]
+    assert steps == ["write 1.jsonl", "flush 1.jsonl", "write 1.jsonl", "flush 1.jsonl"]
+    assert len(kit.texts()) == 2
+
+
+def test_what_did_not_fit_is_cut_off_safely(kit: Kit, files: Traced) -> None:
+    journal = kit.open(files=files)
+    kit.commit(journal)
+    list(files.taken())
+    files.short = True
+    files.fail_verbs("write")
+    with pytest.raises(UnwritableError):
+        kit.commit(journal)
+    assert list(files.taken()) == ["write 1.jsonl", "truncate 1.jsonl", "flush 1.jsonl"]
+
+
+def test_a_copy_is_safe_before_it_takes_the_place_of_a_segment_whose_flush_failed(kit: Kit, files: Traced) -> None:
+    journal = kit.open(files=files)
+    kit.commit(journal)
+    files.fail_verbs("fdatasync", "mark")  # a mark that fails changes nothing here
+    with pytest.raises(UnsyncedError, match="Input/output error$"):
+        kit.commit(journal)
+    files.fail_nothing()
+    list(files.taken())
+    kit.commit(journal)
+    assert list(files.taken()) == [
+        *("write new", "flush new", "rename", "flush journal"),
+        *("write new", "flush new"),  # the descriptor was opened by that name
+    ]
