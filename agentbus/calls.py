@@ -1,14 +1,15 @@
 """Each tool's name and the function that does it, from checked arguments and the host to a result object.
 
-The functions stand in rooms of their own: joining.py, sending.py, delivering.py, looking.py, searching.py.
+The functions stand in rooms of their own: joining.py, sending.py, delivering.py, looking.py; search in search/call.py.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from agentbus import delivering, joining, looking, searching, sending
+from agentbus import delivering, joining, looking, sending
 from agentbus.refusals import unsynced
+from agentbus.search import call as searching
 from journal import UnsyncedError
 
 if TYPE_CHECKING:

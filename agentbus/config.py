@@ -33,7 +33,7 @@ DEFAULT = "default"
 """Where a setting comes from that nobody has set."""
 
 _OPTION, _FILE_VARIABLE, _DIRECTORY_VARIABLE = "--config", "AGENTBUS_CONFIG", "AGENTBUS_DATA_DIR"
-_FILE = "~/.config/agentbus/config.json"
+FILE = "~/.config/agentbus/config.json"
 _FILE_BYTES_MAX = 64 << 10  # some twenty keys
 _FAULTS_MAX = 100
 _DATA_DIRECTORY = "~/.local/share/agentbus"
@@ -179,7 +179,7 @@ def _find_file(path: str | None, environ: Mapping[str, str]) -> tuple[str, str |
     named = environ.get(_FILE_VARIABLE) if path is None else path
     if named == "":
         raise SettingsError(f"{named_by} is empty: leave it out, or name a file")
-    return _expand(named or _FILE, environ), named_by
+    return _expand(named or FILE, environ), named_by
 
 
 def _faults(file: str, environ: Mapping[str, str], values: dict[str, Any]) -> list[Fault]:

@@ -169,10 +169,9 @@ def _unsubscribed(state: State, event: ev.Unsubscribed, now: _Moment) -> None:
 
 def _posted(state: State, event: ev.Posted, now: _Moment) -> None:
     channel = state.channels.get(event.channel) or _channel(state, event.channel, now)
-    seq = now.seq
-    reply_to = None if event.reply_to is UNSET else event.reply_to
-    if reply_to is not None or "@" in event.content:
-        _address(state, event.as_, event.content, reply_to, seq)
+    seq, reply_to = now.seq, event.reply_to
+    if reply_to is not UNSET or "@" in event.content:
+        _address(state, event.as_, event.content, None if reply_to is UNSET else reply_to, seq)
     _retain(state, channel, event.as_, now)
     if channel.kind == MEMORY:
         state.memories[seq] = Memory(seq, event.channel, seq, 1)
@@ -191,10 +190,11 @@ def _address(state: State, author: str, content: str, reply_to: int | None, seq:
 
 
 def _retain(state: State, channel: Channel, author: str, now: _Moment) -> None:
-    channel.retained.append(now.seq, state.identities.add(author), now.time_ms, now.place)
-    channel.last_seq = now.seq
-    if channel.kind == ORDINARY and now.time_ms < state.oldest_ms:
-        state.oldest_ms = now.time_ms
+    seq, time_ms = now.seq, now.time_ms
+    channel.retained.append(seq, state.identities.add(author), time_ms, now.place)
+    channel.last_seq = seq
+    if time_ms < state.oldest_ms and channel.kind == ORDINARY:
+        state.oldest_ms = time_ms
 
 
 def _keep_receipt(state: State, event: ev.Keyed, now: _Moment, memory_id: int | None, revision: int | None) -> None:
@@ -309,9 +309,10 @@ def _evicted(state: State, event: ev.Evicted, now: _Moment) -> None:
             gap = eviction_gap(state, identity, channel, event.before)
             mine[channel.name].gaps += [gap] if gap else []
     _note_gone(state, channel, 1, event.before - 1)
-    for index in range(retained.first_after(event.before - 1)):
-        state.addressed.pop(retained.seqs[index], None)
-        state.replies.pop(retained.seqs[index], None)
+    gone = retained.seqs[: retained.first_after(event.before - 1)]
+    for known in (state.addressed, state.replies):
+        for seq in known.keys() & gone:  # of a million messages few are in there
+            del known[seq]
     retained.remove_before(event.before)
     state.evicted_ms = now.time_ms
 

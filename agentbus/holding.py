@@ -25,6 +25,7 @@ from journal import JournalError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from agentbus.processes import Process
     from agentbus.state import Session
     from agentbus.unseen import Unseen
 
@@ -70,11 +71,11 @@ class Mentioned:
 class _Session:
     """The session a hook speaks for, and what it may be told."""
 
-    def __init__(self, config_path: str | None, directory: str) -> None:
+    def __init__(self, config_path: str | None, harness: Process | None, directory: str) -> None:
         self.settings = config.load(config_path, os.environ)
         self.journal = open_journal(self.settings, read_only=True)
         self._projection = Projection(self.journal, open_snapshots(self.settings))
-        owners = whose.owners_here(Owners(self.settings.data_directory / "owners"), directory)
+        owners = whose.owners_here(Owners(self.settings.data_directory / "owners"), harness, directory)
         # Without an owner there is no session: the journal need not be read.
         self.session: Session | None = whose.session_of(caught_up(self._projection), owners) if owners else None
 
@@ -100,10 +101,10 @@ class _Session:
         return render_reason(self.session.as_, by_channel(found), addressed=addressed)
 
 
-def reason_to_go_on(config_path: str | None, directory: str) -> str | None:
+def reason_to_go_on(config_path: str | None, harness: Process | None, directory: str) -> str | None:
     """What a turn that is about to end should be told; None to let it end. Whatever is wrong lets it end."""
     try:
-        session = _Session(config_path, directory)
+        session = _Session(config_path, harness, directory)
         if session.session is None:
             return None
         return session.tell(session.look(only_addressed=False)[1], addressed=False)
@@ -111,16 +112,17 @@ def reason_to_go_on(config_path: str | None, directory: str) -> str | None:
         return None
 
 
-def wait_for_reason(config_path: str | None, directory: str) -> str | None:
+def wait_for_reason(config_path: str | None, harness: Process | None, directory: str) -> str | None:
     """Sleep until a message addressed to the session waits, and give what to tell it; None if it shall sleep on."""
     try:
-        session = _Session(config_path, directory)
+        session = _Session(config_path, harness, directory)
         if session.session is None:
             return None
         seat = Seat(session.settings.data_directory / "waiters", session.session.as_)
         seat.take()
         try:
-            found = sleep(session.journal, lambda: session.look(only_addressed=True), watch_over(seat), float("inf"))
+            ended = watch_over(seat, harness)
+            found = sleep(session.journal, lambda: session.look(only_addressed=True), ended, float("inf"))
         finally:
             seat.leave()
         return None if isinstance(found, str) else session.tell(found, addressed=True)

@@ -14,7 +14,7 @@ import sys
 import time
 from contextlib import suppress
 
-from agentbus import identity
+from agentbus import identity, processes
 from agentbus.harness import forms
 from agentbus.protocol import render_protocol
 from agentbus.visible import render_visible
@@ -81,7 +81,7 @@ def _end_turn(harness: str, given: dict[str, Any], config_path: str | None) -> i
     signal.setitimer(signal.ITIMER_REAL, _ANSWER_S)
     from agentbus import holding  # noqa: PLC0415  # the bus and all it stands on
 
-    reason = holding.reason_to_go_on(config_path, _directory(given))
+    reason = holding.reason_to_go_on(config_path, processes.harness(), _directory(given))
     signal.setitimer(signal.ITIMER_REAL, 0)
     if reason is not None:
         identity.write_text(1, forms.render_stop(harness, reason))
@@ -91,11 +91,12 @@ def _end_turn(harness: str, given: dict[str, Any], config_path: str | None) -> i
 def _wake(harness: str, given: dict[str, Any], config_path: str | None) -> int:
     if forms.is_unattended(os.environ) or harness not in forms.WOKEN:
         return 0
+    process = processes.harness()  # before this one may go on apart from it
     if harness == "codex" and not _become_apart():
         return 0
     from agentbus import holding  # noqa: PLC0415  # as above
 
-    reason = holding.wait_for_reason(config_path, _directory(given))
+    reason = holding.wait_for_reason(config_path, process, _directory(given))
     if reason is None:
         return 0
     if harness == "codex":

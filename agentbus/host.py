@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from agentbus import __version__
 from agentbus.bus import FIRST_EVENTS, Bus
 from agentbus.commands import Policy
-from agentbus.indexfiles import IndexFiles
 from agentbus.owners import Owners
-from agentbus.pages import Pages
 from agentbus.rates import Rates
-from agentbus.searchindex import SearchIndex
+from agentbus.search.files import IndexFiles
+from agentbus.search.index import SearchIndex
+from agentbus.search.pages import Pages
 from agentbus.upkeep import UpkeepSettings
 from journal import Journal, Snapshots
 

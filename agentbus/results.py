@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from agentbus.commands import ReceiveResult
     from agentbus.queries import Body
-    from agentbus.scope import Scope
+    from agentbus.search.scope import Scope
     from agentbus.state import Session
 
     Rows: TypeAlias = list[Any] | dict[str, Any]
@@ -156,17 +156,20 @@ def fit_lists(record: dict[str, Any], lists: dict[str, Rows], bytes_max: int) ->
     The short ones stay whole. Of one that is cut the first rows are there, maybe none, and ``more_NAME`` counts the
     rest. No room at all is no fault: then all is counted.
     """
+    whole = record | lists
+    if encoded_bytes(whole) <= bytes_max:
+        return whole
     left = bytes_max - encoded_bytes(record) - sum(2 * len(name) + _COUNT_BYTES for name in lists)
     kept: dict[str, Rows] = {}
     for done, name in enumerate(sorted(lists, key=lambda name: encoded_bytes(lists[name]))):
         kept[name] = _first(lists[name], left // (len(lists) - done))
         left -= encoded_bytes(kept[name])
-    whole = dict(record)
+    cut = dict(record)
     for name, rows in lists.items():
-        whole[name] = kept[name]
+        cut[name] = kept[name]
         if len(kept[name]) < len(rows):
-            whole[f"more_{name}"] = len(rows) - len(kept[name])
-    return whole
+            cut[f"more_{name}"] = len(rows) - len(kept[name])
+    return cut
 
 
 def _first(rows: Rows, bytes_max: int) -> Rows:

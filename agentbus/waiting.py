@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from agentbus.processes import Process
     from agentbus.projection import Projection
     from agentbus.state import State
     from agentbus.unseen import Unseen
@@ -66,9 +67,9 @@ class Seat:
                 self._path.unlink()
 
 
-def watch_over(seat: Seat) -> Ended:
-    """Why to give up: another waiter came, or the harness that this process belongs to is gone."""
-    harness, parent = processes.harness(), os.getppid()
+def watch_over(seat: Seat, harness: Process | None) -> Ended:
+    """Why to give up: another waiter came, or the harness is gone; where that cannot be seen, this process's parent."""
+    parent = os.getppid()
 
     def ended() -> End | None:
         if not seat.is_mine():

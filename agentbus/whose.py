@@ -8,21 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentbus import processes
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from agentbus.owners import Owners
+    from agentbus.processes import Process
     from agentbus.state import Session, State
 
 
-def owners_here(owners: Owners, directory: str) -> list[str]:
-    """Tokens of the live owners of this process's harness; where some of them work in ``directory``, only those.
+def owners_here(owners: Owners, harness: Process | None, directory: str) -> list[str]:
+    """Tokens of the live owners of a harness; where some of them work in ``directory``, only those.
 
     A harness may have a server for each of its threads, or one for all of them.
     """
-    harness = processes.harness()
     if harness is None:
         return []
     mine = [owner for owner in owners.living() if owner.get("harness") == harness.named()]

@@ -5,6 +5,7 @@ The bytes are stated in FORMAT.md. Everything a user of the package needs is exp
 
 from journal.archiver import Wanted
 from journal.clock import format_time, now, parse_time
+from journal.directory import network_filesystem, require_own
 from journal.errors import (
     BusyError,
     CorruptError,
@@ -26,6 +27,7 @@ from journal.repair import ChangedError, Mended, Repair
 from journal.snapshot import Bookmark, Snapshot, Snapshots
 from journal.stream import stream
 from journal.verify import audit, verify, walk
+from journal.watch import open_source
 from journal.writer import Appended
 
 __all__ = [
@@ -61,9 +63,12 @@ __all__ = [
     "Wanted",
     "audit",
     "format_time",
+    "network_filesystem",
     "now",
+    "open_source",
     "parse_time",
     "render_place",
+    "require_own",
     "stream",
     "verify",
     "walk",

@@ -35,17 +35,42 @@ def prepare(directory: str, files: Files, *, allow_network: bool) -> None:
     for path in (os.path.dirname(directory), directory):
         try:
             made = _make(path, files)
-            _check(path)
+            require_own(path)
+            _make_private(path)
             if not made:
                 _flush_name(path, files)
         except OSError as error:
             raise UnwritableError(f"{path}: {render_cause(error)}") from error
     if not allow_network:
-        kind = _filesystem(directory)
-        if kind in _NETWORK or kind.startswith("fuse."):
+        kind = network_filesystem(directory)
+        if kind:
             raise UnusableError(
                 directory, f"it is on a {kind} filesystem, where locks may not hold; see allow_network_filesystem"
             )
+
+
+def require_own(path: str) -> None:
+    """Judge a directory of the journal as it is; its mode is another matter, for we set that ourselves.
+
+    Raises:
+        UnusableError: it is a symlink, no directory, another user's, or a place for everybody's files.
+        OSError: it cannot be looked at.
+    """
+    facts = os.lstat(path)
+    if stat.S_ISLNK(facts.st_mode):
+        raise UnusableError(path, "it is a symlink")
+    if not stat.S_ISDIR(facts.st_mode):
+        raise UnusableError(path, "it is no directory")
+    if facts.st_uid != os.geteuid():
+        raise UnusableError(path, f"it belongs to user {facts.st_uid}, not to {os.geteuid()}")
+    if facts.st_mode & stat.S_ISVTX:
+        raise UnusableError(path, "it is a place for everybody's files; name a directory of its own in it")
+
+
+def network_filesystem(path: str) -> str:
+    """The type of the filesystem that holds a path if locks there may hold on one side only, or ""."""
+    kind = _filesystem(path)
+    return kind if kind in _NETWORK or kind.startswith("fuse.") else ""
 
 
 def mount_type(mountinfo: str, path: str) -> str:
@@ -81,17 +106,8 @@ def _flush_name(path: str, files: Files) -> None:
         files.fsync_directory(os.path.dirname(path))
 
 
-def _check(path: str) -> None:
-    facts = os.lstat(path)
-    if stat.S_ISLNK(facts.st_mode):
-        raise UnusableError(path, "it is a symlink")
-    if not stat.S_ISDIR(facts.st_mode):
-        raise UnusableError(path, "it is no directory")
-    if facts.st_uid != os.geteuid():
-        raise UnusableError(path, f"it belongs to user {facts.st_uid}, not to {os.geteuid()}")
-    if facts.st_mode & stat.S_ISVTX:
-        raise UnusableError(path, "it is a place for everybody's files; name a directory of its own in it")
-    if stat.S_IMODE(facts.st_mode) != DIRECTORY_MODE:
+def _make_private(path: str) -> None:
+    if stat.S_IMODE(os.lstat(path).st_mode) != DIRECTORY_MODE:
         os.chmod(path, DIRECTORY_MODE)
 
 

@@ -38,7 +38,7 @@ class Marks:
         self._marks: dict[int, Mark] = {}
         self._mutex = threading.Lock()
         self.tail = BEGINNING  # the furthest mark
-        self.recent: list[Commit] = []  # the last lines before the tail, still in hand
+        self.recent: list[Commit] = []  # the last lines that were in hand; `after` sees whether the tail follows them
 
     def add(self, mark: Mark, commits: Sequence[Commit] = ()) -> None:
         """Keep one mark for each seq; the oldest go. ``commits`` are lines right before it that are in hand."""
@@ -55,7 +55,7 @@ class Marks:
                 self.tail = mark
                 if commits and self.recent and self.recent[-1].seq + 1 == commits[0].seq:
                     self.recent = [*self.recent, *commits][-_RECENT_MAX:]
-                elif commits or position.seq != tail.seq:
+                elif commits:
                     self.recent = list(commits[-_RECENT_MAX:])
 
     def in_hand(self, seq: int, place: Place) -> Commit | None:

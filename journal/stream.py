@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import zlib
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -78,7 +79,7 @@ class _Walk:
         self._held = data[end:]
         begins = [found.start() for found in _OPENING.finditer(data, 0, end)]
         yield from self._take_part(data[: begins[0] if begins else end])
-        for begin, stop in zip(begins, [*begins[1:], end], strict=True):
+        for begin, stop in pairwise([*begins, end]):
             yield from self._open()
             yield from self._take_part(data[begin:stop])
         if len(self._held) >= LINE_BYTES_MAX:
@@ -155,9 +156,10 @@ class _Walk:
             self.verdict.segments = self.verdict.segments or 1
         at = self._at
         if self._loose and seq > at.seq:
-            for prev in (self._stated, at.prev):
+            # Where nothing states what the line continues it is taken as it is, as after a `lost` line.
+            for prev in (at.prev, self._stated):
                 tried = msgspec.structs.replace(at, next_seq=seq, prev=prev)
-                if prev is not None and segment.scan(line, tried).commits:
+                if segment.scan(line, tried).commits:
                     return tried
         return at
 

@@ -35,19 +35,20 @@ class _Copies(Files):
         raise OSError(errno.EINVAL, "it is no regular file", path)
 
 
-def walk(paths: Iterable[Path]) -> Iterator[Commit | Fault | Verdict]:
+def walk(paths: Iterable[Path], *, from_first: bool = True) -> Iterator[Commit | Fault | Verdict]:
     """Commits and faults in order, then one verdict.
 
     Args:
-        paths: journal directories and segment files. A directory must begin with seq 1; a file is verified alone, or
-            as the continuation of the one before it.
+        paths: journal directories and segment files. A file is verified alone, or as the continuation of the one
+            before it.
+        from_first: a directory must begin with seq 1; else the verdict's ``first_seq`` says where it does.
 
     Raises:
         UnsupportedError: a segment is of another format.
         OSError: a file cannot be read.
     """
     walker = Walker(_Copies())
-    yield from walker.walk(paths)
+    yield from walker.walk(paths, from_first=from_first)
     yield walker.verdict
 
 

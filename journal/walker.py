@@ -59,7 +59,7 @@ class Walker:
         """Path of the file that is walked: a line that was just given stands in it."""
         return str(self._path)
 
-    def walk(self, paths: Iterable[Path]) -> Iterator[Commit | Fault]:
+    def walk(self, paths: Iterable[Path], *, from_first: bool = True) -> Iterator[Commit | Fault]:
         """Everything in order; see the function `walk`."""
         whole = False
         for path in paths:
@@ -70,7 +70,7 @@ class Walker:
                 self._segments.append(survey.look(self._files, path))
         journals = Counter(each.journal for each in self._segments if each.journal is not None)
         self._journal = journals.most_common(1)[0][0] if journals else None
-        if whole:
+        if whole and from_first:
             self._start(1)
         for number, here in enumerate(self._segments):
             self._number = number

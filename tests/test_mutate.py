@@ -101,3 +101,25 @@ def test_listing_runs_nothing(project: Path) -> None:
         0,
         "journal/room.py:6 - `fits`: ``lock.append('held')`` → ``pass``",
     )
+
+
+def test_the_survivors_of_an_earlier_run_can_be_tried_alone(project: Path, tmp_path: Path) -> None:
+    earlier = tmp_path / "earlier.txt"
+    earlier.write_text(run(project, "--in", "fits").stdout)
+    found = run(project, "--again", str(earlier))
+    assert "journal/room.py: 4 mutants, 0 killed (0 by the clock), 0 explained, 4 survived: 0.0 %" in found.stdout
+
+
+def test_of_a_kept_map_only_tests_that_changed_are_learned_anew(project: Path, tmp_path: Path) -> None:
+    options = ("--in", "fits", "--map", str(tmp_path / "map.json"))
+    assert "6 mutants, 2 killed" in run(project, *options).stdout
+    more = (
+        "from journal.room import fits\n\n\ndef test_a_size_at_the_limit_does_not_fit():\n    assert not fits(3, [])\n"
+    )
+    (project / "tests" / "journal" / "test_more.py").write_text(more)
+    assert "6 mutants, 3 killed" in run(project, *options).stdout
+
+
+def test_tests_that_are_not_there_are_told(project: Path) -> None:
+    found = run(project, "--tests", "tests/gone")
+    assert (found.returncode, "there is no tests/gone" in found.stderr) == (2, True)

@@ -33,6 +33,7 @@ _COMMANDS = (
     "post",
     "wait",
     "status",
+    "doctor",
     "ack-all",
     "config",
     "reset",

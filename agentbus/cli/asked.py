@@ -26,7 +26,7 @@ TAKES: Final[Mapping[str, tuple[str, ...]]] = {
     "diff": ("channel", "as", "children", "json"),
     "stats": (*_FILTERS, "utc", "json"),
     "digest": ("at", "json"),
-    "verify": ("anchor", "accept-lost"),
+    "verify": ("anchor", "accept-lost", "json"),
 }
 """Which options each question takes; the first is what is done where none is asked."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -60,7 +61,8 @@ def list_(*, as_json: bool, settings: Settings) -> None:
     state, _ = bus.read_state(settings)
     if state.last_seq == 0:
         bus.say_no_journal(settings.data_directory, err=as_json)
-    rows = queries.channel_rows(state)
+    horizon_ms = time.time_ns() // 1_000_000 - settings.message_retention_hours * 3_600_000
+    rows = queries.channel_rows(state, horizon_ms=horizon_ms)
     if as_json:
         print_json({"channels": rows})
     elif rows:

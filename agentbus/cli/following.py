@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import select
 import sys
 import time
@@ -51,7 +53,7 @@ def follow(reading: Reading, sieve: Sieve, output: Output) -> None:
                 return
             if directory is None:
                 sys.stdout.flush()
-        reading.tell()
+        reading.tell(ended=directory is None)
         if directory is not None:
             _follow(directory, reading, sieve, output)
     except KeyboardInterrupt:  # how it is meant to end
@@ -61,8 +63,7 @@ def follow(reading: Reading, sieve: Sieve, output: Output) -> None:
 def _put(sieve: Sieve, output: Output, commit: Commit, events: Sequence[AnyEvent]) -> bool:
     """Print what is wanted of a commit; whether that was enough."""
     to_seq = sieve.selection.to_seq
-    if to_seq is None or commit.seq <= to_seq:
-        output.put(commit, events, sieve.wanted(commit, events))
+    output.put(commit, events, sieve.wanted(commit, events))
     return output.is_full or (to_seq is not None and commit.seq >= to_seq)
 
 
@@ -85,6 +86,8 @@ def _follow(directory: Path, reading: Reading, sieve: Sieve, output: Output) -> 
 def _coming(journal: Journal, reading: Reading) -> Iterator[Commit]:
     """Commits after the last one read, for as long as somebody reads what is printed."""
     failing_since: float | None = None
+    if reading.last is not None:
+        _check_same(journal, reading.last, str(reading.sources.directory))
     while True:
         seq = reading.last.seq if reading.last is not None else 0
         try:
@@ -97,8 +100,15 @@ def _coming(journal: Journal, reading: Reading) -> Iterator[Commit]:
             time.sleep(_PAUSE_S)
         sys.stdout.flush()
         if not _is_heard():
-            return
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
         journal.wait(reading.last.seq if reading.last is not None else 0, _LOOK_S, lambda: False)
+
+
+def _check_same(journal: Journal, last: Commit, place: str) -> None:
+    """Make sure that what is followed is what was read so far."""
+    found = next(iter(journal.read(last.seq - 1)), None)
+    if found is None or found.hash != last.hash:
+        raise ReplacedError(place, f"seq {last.seq} is another line now")
 
 
 def _is_heard() -> bool:

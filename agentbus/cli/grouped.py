@@ -40,6 +40,14 @@ class GroupedOption(click.Option):
 class GroupedCommand(click.Command):
     """A command whose options stand under headings, in the order in which each is met first."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments; what is wrong with them is wrong with this command."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx
+            raise
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, those without a heading last."""
         groups: dict[str, list[tuple[str, str]]] = {}

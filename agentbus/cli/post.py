@@ -50,7 +50,8 @@ def _render(done: dict[str, Any], channel: str, asked: str) -> str:
     taken = "" if done["as"] == asked else f' ("{asked}" is taken)'
     heard = f"{done['subscribers']} subscribed, {done['live']} of them live"
     addressed = f"; addressed to {', '.join(done['addressed'])}" if done["addressed"] else ""
-    return f'Agentbus: posted {what} to "{channel}" as "{done["as"]}"{taken}: {heard}{addressed}.'
+    unknown = f"; nobody is called {' or '.join(done['unknown'])}" if "unknown" in done else ""
+    return f'Agentbus: posted {what} to "{channel}" as "{done["as"]}"{taken}: {heard}{addressed}{unknown}.'
 
 
 def _read_stdin(bytes_max: int) -> str:

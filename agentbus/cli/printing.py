@@ -96,10 +96,8 @@ def print_forward(reading: Reading, sieve: Sieve, output: Output) -> None:
     """Print what is wanted, in order, while it is read."""
     to_seq = sieve.selection.to_seq
     for commit, events in reading.pairs():
-        if to_seq is not None and commit.seq > to_seq:
-            break
         output.put(commit, events, sieve.wanted(commit, events))
-        if output.is_full:
+        if output.is_full or (to_seq is not None and commit.seq >= to_seq):
             break
 
 

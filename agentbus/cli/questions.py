@@ -221,6 +221,8 @@ def _refuse_stdin(reading: Reading, option: str) -> None:
 def _no_message(reading: Reading, option: str, seq: int) -> click.ClickException:
     last = reading.last.seq if reading.last is not None else 0
     why = f"the journal ends with seq {last}" if seq > last else "`agentbus replay --type posted` lists them"
+    if reading.is_lost(seq):
+        return click.ClickException(f"{option} {seq}: whatever that was is lost")
     return click.ClickException(f"{option} {seq}: that is no message; {why}")
 
 

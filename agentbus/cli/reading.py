@@ -97,6 +97,10 @@ class Reading:
             self._lost.append(LostRange(commit.seq, commit.hash, events[0].last, events[0].reason))
         return events
 
+    def is_lost(self, seq: int) -> bool:
+        """Whether a seq is of a lost range that was met."""
+        return any(lost.seq <= seq <= lost.last for lost in self._lost)
+
     def corrupt(self, commit: Commit, cause: str) -> CorruptError:
         """The error for a line that verifies and makes no sense."""
         fault = self.sources.fault_at(commit, cause)
@@ -134,13 +138,18 @@ class Reading:
             witness.end(state)
         self._orphans = [] if self.first_seq > 1 else state.orphans
 
-    def tell(self, *, missing: str = "") -> None:
-        """Say on stderr what a reader must not miss; ``missing`` is what a lacking beginning means for the answer."""
+    def tell(self, *, missing: str = "", ended: bool = True) -> None:
+        """Say on stderr what a reader must not miss.
+
+        Args:
+            missing: what it means for the answer that the journal's beginning is not there.
+            ended: whether nothing more will be read: else the next line may be on its way.
+        """
         if self.first_seq > 1:
             complain(f"the journal begins with seq {self.first_seq}: nothing before that can be told{missing}")
         for lost in self._lost:
             complain(render_lost(lost))
-        if self._verdict.tail is not None:
+        if self._verdict.tail is not None and ended:
             complain(render_tail(self._verdict.tail))
         _tell_orphans(self._orphans)
 

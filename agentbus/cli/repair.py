@@ -204,6 +204,8 @@ def _render_outcome(damage: Damage) -> str:
         return "Nothing is lost: the line is whole, and gets its line feed."
     if damage.action == "take":
         return f"Nothing is lost: the file has no place in this journal. All of it ({size}) is set aside."
+    if damage.last < damage.first and not damage.bytes:
+        return "Nothing is lost: every line can be unpacked. The archive is set aside, and its segment is there again."
     if damage.last < damage.first:
         return f"Nothing is lost: what stands there ({size}) is no line of this journal. It is set aside."
     what = "it" if damage.last == damage.first else "them"
@@ -254,7 +256,8 @@ def _render_lost(done: list[Mended]) -> str:
 
 
 def _tell_pieces(done: list[Mended], torn: list[str], settings: Settings, say: Say) -> None:
-    pieces = [*(each.piece for each in done if each.piece is not None), *torn]
+    taken = [name for each in done for name in (each.piece, each.archive) if name is not None]
+    pieces = [*taken, *torn]
     if pieces:
         say(f"What was taken out is in {settings.data_directory / 'journal' / 'set-aside'}:")
     for piece in pieces:
@@ -282,6 +285,8 @@ def _render_json(plan: Plan, done: list[Mended], torn: list[str], settings: Sett
             row |= {"lost_is_guessed": damage.guessed, "next_checked": damage.next_prev is not None}
         if each.piece is not None:
             row |= {"set_aside": str(aside / each.piece)}
+        if each.archive is not None:
+            row |= {"archive_set_aside": str(aside / each.archive)}
         rows.append(row)
     return {
         "sound_lines": plan.commits,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     Options = dict[str, Any]
 
-_HOW, _WHICH, _ASK = "How it is printed", "Which events", "Questions"
+_HOW, _WHICH, _ASK, _PROOF = "How it is printed", "Which events", "Questions", "Proof"
 _NUMBER = Number()
 
 
@@ -58,7 +58,9 @@ _NUMBER = Number()
 @option(_ASK, "--at", metavar="SEQ|TIME", help="Of --inbox, --state and --digest: as it was then, not at the end.")
 @option(_ASK, "--diff", nargs=2, metavar="FROM TO", help="What changed between two points, each a SEQ or a TIME.")
 @option(_ASK, "--stats", is_flag=True, help="Totals, latency, backlog.")
-@option(_ASK, "--verify", is_flag=True, help="Check every line; end with an anchor, or list each fault and exit 1.")
+@option(_PROOF, "--verify", is_flag=True, help="Check every line; end with an anchor, or list each fault and exit 1.")
+@option(_PROOF, "--anchor", multiple=True, metavar="SEQ:HASH|FILE", help="Is history up to there the same as then?")
+@option(_PROOF, "--accept-lost", multiple=True, metavar="SEQ:HASH", help="Known: a lost line, by its own hash.")
 @bus.config_option()
 def replay(paths: tuple[Path, ...], config_path: str | None, **options: Any) -> None:  # noqa: ANN401  # many options
     """Show everything that happened, event by event, or answer a question about it.
@@ -71,7 +73,7 @@ def replay(paths: tuple[Path, ...], config_path: str | None, **options: Any) -> 
     named = paths or (bus.load_settings(config_path).data_directory,)
     sources = Sources(named, own=not paths)
     if what.question == "verify":
-        verdict = proof.verify(sources)
+        verdict = proof.verify(sources, options["anchor"], options["accept_lost"], as_json=options["json"])
         is_empty = not verdict.commits and verdict.tail is None
     else:
         reading = Reading(sources)

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 NEXT_STEP = "put a good copy back if you have one; else run `agentbus repair`, which shows what it will do, and asks"
 _STDIN: Final = Path("-")
 _SEGMENT: Final = re.compile(r"(\d{20})\.jsonl(\.gz)?", re.ASCII)
-_ARCHIVE: Final = "archive"
+_JOURNAL, _ARCHIVE = "journal", "archive"
+_PACKED: Final = ".jsonl.gz"
 
 
 class Sources:
@@ -45,15 +46,20 @@ class Sources:
         self._lines, self._bytes = 0, 0
         if self.stdin and len(self.named) > 1:
             raise click.UsageError("- stands for stdin and is read alone.")
+        if self.stdin and sys.stdin is None:
+            raise click.ClickException("stdin is closed: pipe a journal in, or name a file")
         found = [] if self.stdin else [_resolve(path) for path in named if not own or path.exists()]
         self._paths = _in_order([each for path in found for each in path])
 
     @property
     def directory(self) -> Path | None:
-        """The journal directory, if one is all there is to read; it need not be there if it is the user's own."""
-        if self.own and not self._paths:
-            return self.named[0] / "journal"
-        return self._paths[0] if len(self._paths) == 1 and self._paths[0].is_dir() else None
+        """The journal directory, if one is all there is to read; it may not be there yet."""
+        if self.own:
+            return self.named[0] / _JOURNAL
+        if len(self._paths) != 1 or not self._paths[0].is_dir():
+            return None
+        path = self._paths[0]
+        return path if _segments(path) or path.name == _JOURNAL else path / _JOURNAL
 
     def walk(self) -> Iterator[Commit | Fault | Verdict]:
         """Commits and faults in order, then one verdict; see `journal.walk`.
@@ -65,9 +71,9 @@ class Sources:
             if self.stdin:
                 yield from self._stream()
             else:
-                yield from walk(self._paths)
+                yield from walk(self._paths, from_first=False)
         except OSError as error:
-            raise _unreadable(error) from error
+            raise _unreadable(error, "stdin" if self.stdin else "the journal") from error
 
     def files(self) -> list[Path]:
         """All segments there are, in order; those of stdin are none."""
@@ -79,12 +85,13 @@ class Sources:
 
     def fault_at(self, commit: Commit, cause: str) -> Fault:
         """Where a commit stands that was just given. Looked for only now, as hardly any journal needs it."""
-        begin, offset = b'{"seq":%d,' % commit.seq, commit.place.offset
+        place, ending = commit.place, b',"hash":"%b"}\n' % commit.hash.encode()
+        offset, end = place.offset, place.offset + place.line_bytes
         if self.stdin:
-            return Fault("stdin", self._lines, self._bytes - commit.place.line_bytes, commit.seq, cause)
+            return Fault("stdin", self._lines, self._bytes - place.line_bytes, commit.seq, cause)
         for file in self.files():
             data = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
-            if data.startswith(begin, offset):
+            if data.endswith(ending, offset, end):
                 return Fault(str(file), data.count(b"\n", 0, offset) + 1, offset, commit.seq, cause)
         return Fault("a file that is gone", 0, offset, commit.seq, cause)
 
@@ -118,10 +125,10 @@ def _resolve(path: Path) -> list[Path]:
                 f"{path}: this cannot be read twice: save it to a file first, or give - and pipe it in"
             )
         return [path]
-    inside = path / "journal"
+    inside = path / _JOURNAL
     if inside.is_dir():
         return [inside]
-    return _segments(path) if path.name == _ARCHIVE else [path]
+    return _segments(path) if path.name == _ARCHIVE or any(path.glob(f"*{_PACKED}")) else [path]
 
 
 def _segments(directory: Path) -> list[Path]:
@@ -149,7 +156,7 @@ def _unpacked(archive: Path) -> set[Path]:
     return {directory / archive.stem for directory in (archive.parent, archive.parent.parent)}
 
 
-def _unreadable(error: OSError) -> click.ClickException:
-    cause = f"{error.filename or 'the journal'}: cannot read it: {error.strerror}"
+def _unreadable(error: OSError, what: str) -> click.ClickException:
+    cause = f"{error.filename or what}: cannot read it: {error.strerror}"
     step = "; remove it, it is no segment" if error.errno in (errno.EISDIR, errno.EINVAL, errno.ENXIO) else ""
     return click.ClickException(cause + step)

@@ -12,7 +12,7 @@ from agentbus import disk, overview, queries, results
 from agentbus.cli import bus, page
 from agentbus.cli.output import print_json
 from agentbus.host import open_snapshots
-from agentbus.indexfiles import IndexFiles
+from agentbus.search.files import IndexFiles
 from agentbus.owners import Owners
 from agentbus.state import ALWAYS_MS, hidden_through, unread_messages
 from journal import format_time

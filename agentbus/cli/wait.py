@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import Struct
 
-from agentbus import queries, waiting, whose
+from agentbus import processes, queries, waiting, whose
 from agentbus.cli import bus, working_directory
 from agentbus.cli.output import print_json
 from agentbus.errors import NOT_FOUND, NOT_REGISTERED, BusError, render_value
@@ -89,7 +89,7 @@ def wait(  # noqa: PLR0913  # one option each
         found = waiting.wait(
             journal,
             lambda: _look(projection, journal, wanted, settings),
-            waiting.watch_over(seat),
+            waiting.watch_over(seat, processes.harness()),
             float("inf") if timeout_s is None else time.monotonic() + timeout_s,
         )
     finally:
@@ -103,9 +103,8 @@ def wait(  # noqa: PLR0913  # one option each
 def _identity(state: State, settings: Settings, named: str | None) -> str:
     if named is not None:
         return parse_display_name(named, "--as")
-    session = whose.session_of(
-        state, whose.owners_here(Owners(settings.data_directory / "owners"), working_directory())
-    )
+    owners = Owners(settings.data_directory / "owners")
+    session = whose.session_of(state, whose.owners_here(owners, processes.harness(), working_directory()))
     if session is None:
         raise BusError(
             NOT_REGISTERED, "this harness has no session on the bus: call register there, or say who waits with --as"

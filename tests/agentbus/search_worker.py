@@ -8,7 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from agentbus import searchindex
+from agentbus.search import index as index_room
 from tests.agentbus.hosts import call, open_at
 from tests.agentbus.searches import fill
 
@@ -18,7 +18,7 @@ def main() -> None:
     data, name = Path(sys.argv[1]), sys.argv[2]
     host = open_at(data)
     call(host, "register", name=name)
-    vars(searchindex)["SEARCH_BEHIND_MIN"] = 0
+    vars(index_room)["SEARCH_BEHIND_MIN"] = 0
     os.write(1, b"ready\n")
     while True:
         fill(host, [f"common text of {name}"])

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET
 
 from agentbus import events as ev
-from agentbus import search, wire
+from agentbus import wire
+from agentbus.search import matching
 from tests.agentbus.hosts import call, events
 
 if TYPE_CHECKING:
@@ -55,11 +56,11 @@ def naive(data: Path, query: str, channel: str | None = None) -> set[int]:
                 for seq in gone:
                     if seq < event["before"] and seq not in memories:
                         del texts[seq]
-    words = search.parse_query(query)
+    words = matching.parse_query(query)
     return {
         seq
         for seq, where, event in texts.values()
-        if channel in (None, where) and all(search.count(words, search.whole(event["content"], event.get("label"))))
+        if channel in (None, where) and all(matching.count(words, matching.whole(event["content"], event.get("label"))))
     }
 
 
@@ -79,6 +80,6 @@ def found(host: Host, as_: str, query: str, **arguments: Any) -> list[int]:  # n
 def index_files(data: Path) -> list[str]:
     """Names of the finished files of the index."""
     try:
-        return sorted(name for name in os.listdir(data / "search") if len(name) == 29)
+        return sorted(name for name in os.listdir(data / "search") if name[:20].isdigit())
     except FileNotFoundError:
         return []

@@ -162,13 +162,13 @@ def test_no_result_is_longer_than_its_budget(kib: int, made: list[str], texts: l
             crash(host)
 
 
-lists = st.lists(st.text(characters, max_size=20), max_size=20)
-objects = st.dictionaries(st.text(characters, max_size=20), st.text(characters, max_size=20), max_size=20)
+lists = st.lists(names, max_size=8)
+objects = st.dictionaries(names, names, max_size=8)
 
 
-@settings(deadline=None, derandomize=True, database=None)
+@settings(max_examples=60, deadline=None, derandomize=True, database=None)
 @given(
-    st.dictionaries(st.sampled_from(["as", "seq"]), st.text(characters, max_size=20)),
+    st.dictionaries(st.sampled_from(["as", "seq"]), names),
     st.dictionaries(st.sampled_from(["pending", "subscribed", "expired"]), lists | objects, min_size=1),
     st.integers(0, 900),
 )
@@ -182,7 +182,7 @@ def test_lists_share_the_room_and_what_is_cut_is_counted(
         assert list(made[name]) == list(rows)[: len(made[name])]
         assert made.get(f"more_{name}", 0) == len(rows) - len(made[name])
     assert set(made) - set(record) - set(given_) == {f"more_{name}" for name in given_ if f"more_{name}" in made}
-    if encoded_bytes(record | given_) + 100 <= room:
+    if encoded_bytes(record | given_) <= room:
         assert made == record | given_
 
 

@@ -571,7 +571,7 @@ def test_a_search_over_more_than_it_can_read_in_time_says_how_to_narrow_it(
     sam: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     call(sam, "post", as_="sam", channel="general", content="word")
-    monkeypatch.setattr("agentbus.finding.SEARCH_TIME_S", -1.0)
+    monkeypatch.setattr("agentbus.search.hits.SEARCH_TIME_S", -1.0)
     answer = refusal(sam, "search", as_="sam", query="word")
     assert (answer["code"], answer["retryable"]) == ("busy", True)
     assert "narrow" in answer["message"]

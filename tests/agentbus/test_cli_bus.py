@@ -80,6 +80,8 @@ def test_a_post_says_who_will_hear_of_it(data: Path) -> None:
     status, out, _ = agentbus("post", "general", "@bob hello")
     assert status == 0
     assert out.endswith('as "ann": 2 subscribed, 1 of them live; addressed to bob.\n')
+    _, out, _ = agentbus("post", "general", "@bob, where are @dan and @eve?")
+    assert out.endswith("; addressed to bob; nobody is called dan or eve.\n")
 
 
 def test_a_person_whose_name_a_live_agent_holds_speaks_under_the_next_one_and_is_told(data: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
@@ -9,6 +10,7 @@ import resource
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -16,6 +18,7 @@ from agentbus.cli import main
 from agentbus.owners import Owners
 from journal import Files
 from journal.lock import WriterLock
+from journal.record import encode
 from tests.agentbus.hosts import call, crash, events, live, open_at, refusal, replayed
 from tests.agentbus.shell import Writer, environ, posted, run
 
@@ -583,3 +586,37 @@ def test_who_has_gone_is_not_taken_for_alive(data: Path) -> None:
     assert status == 1
     assert f"process {os.getpid()}. End" in err
     crash(again)
+
+
+def test_damage_in_an_archive_is_named_and_taken_out_and_the_archive_is_set_aside(damaged: Path) -> None:
+    journal = damaged / "journal"
+    for text in ("four", "five"):
+        assert agentbus("post", "general", text)[0] in {0, 1}  # refused: the journal is damaged
+    whole = gzip.compress((journal / SEGMENT).read_bytes(), mtime=0)
+    last = json.loads((journal / SEGMENT).read_bytes().splitlines()[-1])
+    (journal / "archive").mkdir()
+    (journal / "archive" / f"{SEGMENT}.gz").write_bytes(whole)
+    (journal / SEGMENT).unlink()
+    opened = {"type": "segment_opened", "format": 1, "journal": json.loads(_first(whole))["events"][0]["journal"]}
+    events = msgspec.json.encode([opened | {"prev": last["hash"]}])
+    line, _ = encode(last["seq"] + 1, last["time"], 1, events, last["hash"])
+    (journal / f"{last['seq'] + 1:020d}.jsonl").write_bytes(line)
+    status, out, err = agentbus("repair", "--yes")
+    assert (status, err) == (0, "")
+    assert f"archive/{SEGMENT}.gz line 7" in out
+    (piece,) = (journal / "set-aside").glob("*.damaged.gz")
+    assert piece.name in out
+    assert piece.read_bytes() == whole
+    assert agentbus("replay", "--state")[0] == 0
+    (journal / SEGMENT).rename(journal / "kept")
+    (journal / "archive" / f"{SEGMENT}.gz").write_bytes(gzip.compress((journal / "kept").read_bytes())[:-1])
+    (journal / "kept").unlink()
+    status, out, err = agentbus("repair", "--yes", "--json")
+    assert status == 0
+    (row,) = json.loads(out)["repaired"]
+    assert (row["bytes"], "lost" in row, row["archive_set_aside"].endswith(".damaged.gz")) == (0, False, True)
+    assert "every line can be unpacked" in err
+
+
+def _first(packed: bytes) -> bytes:
+    return gzip.decompress(packed).partition(b"\n")[0]

@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.journal.conftest import ROOT
+from tests.journal.test_archive import filled, wanted
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.journal.conftest import Kit
 
 TEXT = (ROOT / "journal" / "FORMAT.md").read_text()
 CHECKER, USE = re.findall(r"```python\n(.*?)```", TEXT, flags=re.DOTALL)
@@ -31,6 +34,15 @@ def test_the_checker_in_the_document_gives_the_golden_anchor_and_finds_tampering
     path.write_bytes(path.read_bytes().replace(b"starting", b"stopping"))
     told = subprocess.run([*run, str(copy)], capture_output=True, text=True, check=False).stderr
     assert told == f"{path} line 5: does not verify\n"
+
+
+def test_the_checker_in_the_document_reads_archives(kit: Kit) -> None:
+    journal = filled(kit)
+    assert journal.archive(wanted())
+    out = subprocess.run(
+        [sys.executable, "-c", CHECKER, str(kit.directory)], capture_output=True, text=True, check=True
+    )
+    assert out.stdout == f"{journal.anchor}\n"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="head -c -76 is of the GNU tools")

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import stat
 from typing import TYPE_CHECKING
 
 import pytest
 
-from journal import UnsyncedError, UnwritableError
-from tests.journal.conftest import FaultyFiles
+from journal import ReplacedError, TooLargeError, UnsyncedError, UnwritableError
+from journal.record import LINE_BYTES_MAX
+from tests.journal.conftest import FaultyFiles, events, soon
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tests.journal.conftest import Kit
 
@@ -154,7 +157,7 @@ def test_a_copy_is_safe_before_it_takes_the_place_of_a_segment_whose_flush_faile
     journal = kit.open(files=files)
     kit.commit(journal)
     files.fail_verbs("fdatasync", "mark")  # a mark that fails changes nothing here
-    with pytest.raises(UnsyncedError, match="Input/output error$"):
+    with pytest.raises(UnsyncedError, match=r"Input/output error$"):
         kit.commit(journal)
     files.fail_nothing()
     list(files.taken())
@@ -163,3 +166,110 @@ def test_a_copy_is_safe_before_it_takes_the_place_of_a_segment_whose_flush_faile
         *("write new", "flush new", "rename", "flush journal"),
         *("write new", "flush new"),  # the descriptor was opened by that name
     ]
+
+
+def test_a_flush_covers_all_that_was_written_before_it_began(kit: Kit, files: Traced) -> None:
+    journal = kit.open(files=files)
+    first, second = (kit.commit(journal, text, flush=False) for text in ("one", "two"))
+    journal.confirm(first, float("inf"))
+    list(files.taken())
+    journal.confirm(second, float("inf"))
+    assert list(files.taken()) == []
+
+
+def tear(kit: Kit) -> None:
+    with kit.segment().open("ab") as file:
+        file.write(b'{"torn')
+
+
+def cut_line_feed(kit: Kit) -> None:
+    os.truncate(kit.segment(), kit.segment().stat().st_size - 1)
+
+
+def fill(kit: Kit) -> None:
+    kit.commit(kit.open(), "x" * 600)
+
+
+@pytest.mark.parametrize(
+    ("before", "last"),
+    [(fill, "write 5.jsonl"), (tear, "truncate 1.jsonl"), (cut_line_feed, "write 1.jsonl")],
+)
+def test_a_flush_under_the_lock_that_fails_is_told_and_nothing_is_written_until_it_is_made_good(
+    kit: Kit, files: Traced, before: Callable[[Kit], None], last: str
+) -> None:
+    kit.commit(kit.open())
+    before(kit)
+    journal = kit.open(files=files, segment_bytes_max=600)
+
+    def fails(verb: str, _number: int) -> int:
+        return errno.EIO if verb in {"fsync", "fdatasync"} and files.steps[-1:] == [last] else 0
+
+    files.fail = fails
+    with pytest.raises(UnsyncedError, match="Input/output error"):
+        kit.commit(journal)
+    assert files.steps[-1] == last
+    files.fail_nothing()
+    list(files.taken())
+    kit.commit(journal)
+    assert "rename" in files.taken()
+
+
+def test_a_flush_of_what_was_cut_back_that_fails_is_told(kit: Kit, files: Traced) -> None:
+    journal = kit.open(files=files)
+    kit.commit(journal)
+    files.short = True
+    files.fail_verbs("write", "fdatasync")
+    with pytest.raises(UnsyncedError, match="Input/output error"):
+        kit.commit(journal)
+
+
+# --- when it writes
+
+
+def test_a_segment_that_has_just_reached_its_size_is_followed_by_a_new_one(kit: Kit) -> None:
+    kit.commit(kit.open())
+    size = kit.segment().stat().st_size
+    assert kit.commit(kit.open(segment_bytes_max=size + 1)).place.segment == 1
+    size = kit.segment().stat().st_size
+    assert kit.commit(kit.open(segment_bytes_max=size)).place.segment == 5
+
+
+def test_a_line_that_is_too_large_begins_no_segment(kit: Kit) -> None:
+    journal = kit.open(segment_bytes_max=1)
+    kit.commit(journal)
+    before = sorted(kit.directory.glob("*.jsonl"))
+    with pytest.raises(TooLargeError):
+        kit.commit(journal, "x" * LINE_BYTES_MAX)
+    assert sorted(kit.directory.glob("*.jsonl")) == before
+
+
+def test_after_a_replacement_nothing_is_written_before_all_was_read_anew_though_nobody_reads(kit: Kit) -> None:
+    journal = kit.open()
+    kit.commit(journal)
+    shutil.rmtree(kit.data)
+    kit.commit(kit.open(), "anew")
+    with pytest.raises(ReplacedError):
+        list(journal.read(journal.last_seq))
+    with pytest.raises(ReplacedError):
+        journal.commit(lambda _: events("blind"), deadline=float("inf"))
+    assert kit.texts() == ["anew"]
+
+
+def test_what_others_wrote_since_a_commit_that_failed_is_read_under_the_lock(kit: Kit) -> None:
+    journal = kit.open()
+    kit.commit(journal, "one")
+
+    def refuse(_time: str) -> bytes:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        journal.commit(refuse, deadline=soon())
+    other = kit.commit(kit.open(), "two")
+    seen: list[int] = []
+
+    def build(_time: str) -> bytes:
+        seen.extend(commit.seq for commit in journal.read(other.seq - 1))
+        return events("three")
+
+    journal.commit(build, deadline=soon())
+    assert seen == [other.seq]

@@ -36,7 +36,7 @@ def main() -> None:
 
 def index(data: str) -> None:
     """Search until the index has every text."""
-    from agentbus.indexfiles import IndexFiles  # noqa: PLC0415  # the yardstick's mode needs no agentbus
+    from agentbus.search.files import IndexFiles  # noqa: PLC0415  # the yardstick's mode needs no agentbus
 
     host, as_ = _registered(data)
     last_seq = host.bus.ask(lambda state: max(channel.last_seq for channel in state.channels.values()))

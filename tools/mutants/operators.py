@@ -155,7 +155,7 @@ def _collect(parent: ast.AST, function: str, text_counts: bool, left_out: set[in
 
 
 def _is_left_out(parent: ast.AST, field: str, node: ast.AST, left_out: set[int]) -> bool:
-    if field in {"returns", "decorator_list", "format_spec", "op", "ops", "ctx"}:
+    if field in {"returns", "decorator_list", "format_spec", "op", "ops", "ctx"} or _is_type(parent, node):
         return True
     match node:
         case ast.Assert() | ast.Import() | ast.ImportFrom() | ast.Global() | ast.Nonlocal():
@@ -167,6 +167,13 @@ def _is_left_out(parent: ast.AST, field: str, node: ast.AST, left_out: set[int])
         case ast.keyword(arg=arg) if isinstance(parent, ast.ClassDef):
             return arg in _FAST
     return isinstance(node, ast.If) and node.lineno in left_out
+
+
+def _is_type(parent: ast.AST, node: ast.AST) -> bool:
+    match parent:
+        case ast.Call(func=ast.Name(id="cast"), args=[first, *_]):
+            return first is node
+    return False
 
 
 def _putter(parent: ast.AST, field: str, index: int | None) -> Callable[[ast.AST], None]:

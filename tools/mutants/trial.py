@@ -40,6 +40,7 @@ GRACE_S = 10.0  # on top of three times what the tests took before: in processor
 TEST_S = 20  # what one test may take by the clock; who waits for ever uses no processor
 OTHERS_S = 15.0  # tests of other rooms are tried until they have taken so long together
 ALL_S = 24 * 3600
+MEMORY = "/dev/shm"  # noqa: S108  # where there is one, nothing waits for a disk
 AT_IMPORT = ""
 _OPTIONS = ("-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-o", "tmp_path_retention_policy=none")
 _QUIET = ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # we import hypothesis before pytest does
@@ -87,7 +88,7 @@ class Trials:
     def __init__(self, root: Path, tests: Iterable[str], others_s: float = OTHERS_S) -> None:
         """Copy the project at ``root``; ``tests`` are the paths in it from which tests may come."""
         self._others_s = others_s
-        self._directory = Path(tempfile.mkdtemp(prefix="mutate-"))
+        self._directory = Path(tempfile.mkdtemp(prefix="mutate-", dir=MEMORY if os.access(MEMORY, os.W_OK) else None))
         self._copy = self._directory / "project"
         self._tests = list(tests)
         self._stderr = os.dup(2)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from string import ascii_lowercase, digits
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_LETTERS: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
 _LENGTH_MIN = 3  # anything is near to a shorter word
 _LENGTH_LONG = 5  # from here on two slips are allowed
 
@@ -21,9 +21,8 @@ def slips_max(word: str) -> int:
 
 def with_other_beginning(word: str) -> list[str]:
     """What a word may be whose first letter is the slip: an index finds the others by their first letter."""
-    letters = ascii_lowercase + digits
     swapped = word[1:2] + word[:1] + word[2:]
-    made = [word[1:], swapped, *(letter + word[1:] for letter in letters), *(letter + word for letter in letters)]
+    made = [word[1:], swapped, *(letter + word[1:] for letter in _LETTERS), *(letter + word for letter in _LETTERS)]
     return [each for each in dict.fromkeys(made) if each and each != word]
 
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET, structs
 
 from agentbus import names, results
-from agentbus import search as lookup
 from agentbus.asking import identity_of, now_ms, or_none, require, require_count, room
 from agentbus.decide.sessions import require_session
-from agentbus.finding import Finder, Query
-from agentbus.indexing import label_of
 from agentbus.limits import QUERY_CHARS_MAX
-from agentbus.pages import Page
-from agentbus.scope import Scope, key
+from agentbus.search import matching
+from agentbus.search.adding import label_of
+from agentbus.search.hits import Finder, Query
+from agentbus.search.pages import Page
+from agentbus.search.scope import Scope, key
 
 if TYPE_CHECKING:
     from agentbus import arguments as args
@@ -44,7 +44,7 @@ def search(given: args.SearchArguments, host: Host, control: Control) -> dict[st
     found = Finder(host.bus, host.search_index, permit, control).find(query, given.count + 1)
     hits = [
         results.hit(
-            hit.body, lookup.snippet(query.words, hit.body.event.content, label_of(hit.body)), hit.weight, now_ms()
+            hit.body, matching.snippet(query.words, hit.body.event.content, label_of(hit.body)), hit.weight, now_ms()
         )
         for hit in found.hits[: given.count]
     ]
@@ -62,7 +62,7 @@ def search(given: args.SearchArguments, host: Host, control: Control) -> dict[st
 
 
 def _query(given: args.SearchArguments) -> Query:
-    return Query(lookup.parse_query(given.query), _scope(given))
+    return Query(matching.parse_query(given.query), _scope(given))
 
 
 def _scope(given: args.SearchArguments) -> Scope:
@@ -71,7 +71,7 @@ def _scope(given: args.SearchArguments) -> Scope:
         channel=None if given.channel is UNSET else names.parse_channel_name(given.channel),
         kind=or_none(given.kind),
         sender=None if given.sender is UNSET else names.parse_display_name(given.sender, "sender"),
-        since_ms=None if given.since is UNSET else lookup.parse_when(given.since, "since", now),
-        until_ms=None if given.until is UNSET else lookup.parse_when(given.until, "until", now),
+        since_ms=None if given.since is UNSET else matching.parse_when(given.since, "since", now),
+        until_ms=None if given.until is UNSET else matching.parse_when(given.until, "until", now),
         thread=or_none(given.thread),
     )

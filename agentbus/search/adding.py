@@ -6,15 +6,15 @@ import time
 from bisect import bisect_right
 from heapq import merge
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct, UnsetType
 
-from agentbus import search
-from agentbus.fulltext import FullText
 from agentbus.limits import SEARCH_PART_TEXTS
 from agentbus.queries import Located, located
+from agentbus.search import matching
+from agentbus.search.fulltext import FullText
 from journal import Bookmark
 
 if TYPE_CHECKING:
@@ -27,21 +27,16 @@ if TYPE_CHECKING:
     from agentbus.state import State
     from journal import Journal
 
-FORM: Final = 1
-"""Of an index file; raise it when its tables or the tokens of a text change."""
-
 
 class Covers(Struct, frozen=True):
     """What an index file covers.
 
     Attributes:
-        form: FORM and the version of Unicode by which characters are letters; others' files are made anew.
         seq: every text up to here that a State at or after ``state_seq`` retains is in it.
         bookmark: where the journal stood at ``state_seq``. lost: the lost lines that were in it.
         texts: how many are in it, those that are gone since included, and how many ``tokens`` they have.
     """
 
-    form: str
     seq: int
     state_seq: int
     bookmark: Bookmark
@@ -71,15 +66,13 @@ class Indexing:
     Args:
         bus: whose texts they are.
         journal: that bus's.
-        form: for `Covers`.
         until: of time.monotonic(); then it covers what it covers.
         check: asked at each text; what it raises ends the work.
     """
 
-    def __init__(self, bus: Bus, journal: Journal, form: str, until: float, check: Callable[[], None]) -> None:
+    def __init__(self, bus: Bus, journal: Journal, until: float, check: Callable[[], None]) -> None:
         self._bus = bus
         self._journal = journal
-        self._form = form
         self._until = until
         self._check = check
         self._seq = self._texts = self._tokens = 0
@@ -102,7 +95,7 @@ class Indexing:
             part = self._add_parts(text, state)
             if part is None or self._seq == begin:
                 return None
-            covers = Covers(self._form, self._seq, part.seq, part.bookmark, part.lost, self._texts, self._tokens)
+            covers = Covers(self._seq, part.seq, part.bookmark, part.lost, self._texts, self._tokens)
             text.finish(msgspec.json.encode(covers))
             return covers
         finally:
@@ -142,15 +135,15 @@ class Indexing:
                 self._is_late = True
                 return
             folded = whole_text(body)
-            yield body.at.seq, search.render_tokens(folded)
+            yield body.at.seq, matching.render_tokens(folded)
             self._seq = body.at.seq
             self._texts += 1
-            self._tokens += len(search.tokens(folded))
+            self._tokens += len(matching.tokens(folded))
 
 
 def whole_text(body: Body) -> str:
     """All of a message or memory that is searched."""
-    return search.whole(body.event.content, label_of(body))
+    return matching.whole(body.event.content, label_of(body))
 
 
 def label_of(body: Body) -> str | None:

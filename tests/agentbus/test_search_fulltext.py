@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agentbus import search
-from agentbus.fulltext import FullText, FullTextError
-from agentbus.search import Corpus, Phrase
+from agentbus.search import matching
+from agentbus.search.fulltext import FullText, FullTextError
+from agentbus.search.matching import Corpus, Phrase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from agentbus.search import Word
+    from agentbus.search.matching import Word
 
 
 def make(path: Path, texts: dict[int, str], record: bytes = b"record") -> None:
     if not path.exists():
         path.write_bytes(b"")
     text = FullText(str(path), writable=True)
-    text.add((seq, search.render_tokens(search.fold(content))) for seq, content in texts.items())
+    text.add((seq, matching.render_tokens(matching.fold(content))) for seq, content in texts.items())
     text.finish(record)
     text.close()
 
@@ -52,20 +52,20 @@ def test_a_text_weighs_in_the_index_what_it_weighs_without(path: Path) -> None:
     texts = {seq: " ".join(dice.choices(words, k=dice.randint(1, 30))) for seq in range(1, 200)}
     make(path, texts)
     text = FullText(str(path))
-    folded = {seq: search.fold(content) for seq, content in texts.items()}
-    total = sum(len(search.tokens(each)) for each in folded.values())
+    folded = {seq: matching.fold(content) for seq, content in texts.items()}
+    total = sum(len(matching.tokens(each)) for each in folded.values())
     for query in ("rare", "common", "rare common", "é x.y", "so*", "some x.y common"):
-        parsed = search.parse_query(query)
-        corpus = Corpus(len(texts), total, tuple(text.holding(search.phrase(word)) for word in parsed))
-        ranked = dict(text.rank([search.phrase(word) for word in parsed], -1))
+        parsed = matching.parse_query(query)
+        corpus = Corpus(len(texts), total, tuple(text.holding(matching.phrase(word)) for word in parsed))
+        ranked = dict(text.rank([matching.phrase(word) for word in parsed], -1))
         assert ranked == pytest.approx(_weights(folded, parsed, corpus), rel=1e-9)
     text.close()
 
 
 def _weights(folded: dict[int, str], words: tuple[Word, ...], corpus: Corpus) -> dict[int, float]:
-    counted = {seq: search.count(words, text) for seq, text in folded.items()}
+    counted = {seq: matching.count(words, text) for seq, text in folded.items()}
     return {
-        seq: search.weigh(corpus, counts, len(search.tokens(folded[seq])))
+        seq: matching.weigh(corpus, counts, len(matching.tokens(folded[seq])))
         for seq, counts in counted.items()
         if all(counts)
     }

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentbus import search
 from agentbus.errors import BusError
 from agentbus.limits import SNIPPET_CHARS
-from agentbus.search import Corpus, Phrase, Word
+from agentbus.search import matching
+from agentbus.search.matching import Corpus, Phrase, Word
 from journal import format_time
 from tests.agentbus.building import HOUR_MS, START_MS
 
 
 def found(query: str, text: str, label: str | None = None) -> bool:
-    return all(search.count(search.parse_query(query), search.whole(text, label)))
+    return all(matching.count(matching.parse_query(query), matching.whole(text, label)))
 
 
 THEMSELVES = [
@@ -95,13 +95,13 @@ def test_words_are_taken_whole_and_literally(query: str, text: str, *, expected:
 @pytest.mark.parametrize("query", ["", " ", "*", "(", "** ()", '"', "++ -", "\u0301"])
 def test_a_query_without_a_word_is_refused(query: str) -> None:
     with pytest.raises(BusError) as refusal:
-        search.parse_query(query)
+        matching.parse_query(query)
     assert refusal.value.code == "validation"
     assert "holds no word to search for: give at least one" in refusal.value.message
 
 
 def test_marks_around_a_word_are_dropped_and_marks_alone_are_no_words() -> None:
-    assert search.parse_query('(Foo) "bar*", -- b*r') == (Word("foo", False), Word("bar", True), Word("b*r", False))
+    assert matching.parse_query('(Foo) "bar*", -- b*r') == (Word("foo", False), Word("bar", True), Word("b*r", False))
 
 
 SCRIPTS = "abÄé検索가나ｶ\uff21ﬁ_-+.: *(\n\u0301\u093f🦊🏽½Σςİ1"
@@ -110,15 +110,15 @@ SCRIPTS = "abÄé検索가나ｶ\uff21ﬁ_-+.: *(\n\u0301\u093f🦊🏽½Σςİ1
 @given(st.text(SCRIPTS, max_size=12), st.text(SCRIPTS, max_size=30), st.none() | st.text(SCRIPTS, max_size=8))
 def test_any_query_is_answered_or_refused(query: str, text: str, label: str | None) -> None:
     try:
-        words = search.parse_query(query)
+        words = matching.parse_query(query)
     except BusError:
         return
-    if all(search.count(words, search.whole(text, label))):
-        assert search.snippet(words, text, label).count("**") >= 2
+    if all(matching.count(words, matching.whole(text, label))):
+        assert matching.snippet(words, text, label).count("**") >= 2
 
 
 @settings(max_examples=40)
-@given(st.lists(st.text("abÄé検가_-", min_size=1).filter(lambda word: search._is_searchable(word[0])), min_size=1))
+@given(st.lists(st.text("abÄé検가_-", min_size=1).filter(lambda word: matching._is_searchable(word[0])), min_size=1))
 def test_each_text_is_found_by_its_own_words(words: list[str]) -> None:
     assert found(" ".join(words), " ".join(reversed(words)))
 
@@ -127,13 +127,13 @@ def test_a_label_is_searched_as_the_text_is_and_no_word_stands_in_both() -> None
     assert found("POL-358 fixed", "it is fixed", "POL-358")
     assert not found("fixedpol", "it is fixed", "pol")
     assert not found("fixed-pol", "it is fixed-", "pol")
-    assert search.count(search.parse_query("a"), search.whole("a b a", "A")) == (3,)
+    assert matching.count(matching.parse_query("a"), matching.whole("a b a", "A")) == (3,)
 
 
 def test_each_word_is_counted_overlaps_too() -> None:
-    assert search.count(search.parse_query("a b"), "a b a") == (2, 1)
-    assert search.count((Word("aa", prefix=True),), "aaa aa") == (2,)
-    assert search.parse_query('a A "a"') == (Word("a", prefix=False),)
+    assert matching.count(matching.parse_query("a b"), "a b a") == (2, 1)
+    assert matching.count((Word("aa", prefix=True),), "aaa aa") == (2,)
+    assert matching.parse_query('a A "a"') == (Word("a", prefix=False),)
 
 
 # --- tokens
@@ -153,16 +153,16 @@ def follows(phrase: Phrase, tokens: list[str]) -> bool:
 @settings(max_examples=400)
 @given(st.text(SCRIPTS, min_size=1, max_size=4), st.lists(st.text(SCRIPTS, max_size=6), max_size=4))
 def test_a_text_that_holds_a_word_holds_its_tokens_in_their_order(word: str, around: list[str]) -> None:
-    text = search.fold(word.join(around))
+    text = matching.fold(word.join(around))
     try:
-        words = search.parse_query(word)
+        words = matching.parse_query(word)
     except BusError:
         return
     for each in words:
-        phrase = search.phrase(each)
+        phrase = matching.phrase(each)
         assert phrase.tokens
-        if all(search.count((each,), text)):
-            assert follows(phrase, search.tokens(text)), (phrase, text)
+        if all(matching.count((each,), text)):
+            assert follows(phrase, matching.tokens(text)), (phrase, text)
 
 
 TOKENS = [
@@ -176,23 +176,23 @@ TOKENS = [
 
 @pytest.mark.parametrize(("text", "tokens"), TOKENS)
 def test_tokens_are_runs_of_letters_and_what_stands_for_itself(text: str, tokens: list[str]) -> None:
-    folded = search.fold(text)
-    assert search.tokens(folded) == tokens
-    assert search.tokens(search.render_tokens(folded)) == tokens
+    folded = matching.fold(text)
+    assert matching.tokens(folded) == tokens
+    assert matching.tokens(matching.render_tokens(folded)) == tokens
 
 
 def test_only_an_open_word_that_ends_in_letters_goes_on() -> None:
-    assert search.phrase(Word("a.py", prefix=True)) == Phrase(("a", "py"), open_end=True)
-    assert search.phrase(Word("a.py", prefix=False)) == Phrase(("a", "py"), open_end=False)
-    assert search.phrase(Word("検索", prefix=True)) == Phrase(("検", "索"), open_end=False)
-    assert search.phrase(Word("a-", prefix=True)) == Phrase(("a",), open_end=False)
+    assert matching.phrase(Word("a.py", prefix=True)) == Phrase(("a", "py"), open_end=True)
+    assert matching.phrase(Word("a.py", prefix=False)) == Phrase(("a", "py"), open_end=False)
+    assert matching.phrase(Word("検索", prefix=True)) == Phrase(("検", "索"), open_end=False)
+    assert matching.phrase(Word("a-", prefix=True)) == Phrase(("a",), open_end=False)
 
 
 def test_more_often_in_fewer_words_weighs_more_and_a_rare_word_more_than_a_common_one() -> None:
     corpus = Corpus(100, 1000, (5, 60))
-    assert search.weigh(corpus, (2, 0), 10) > search.weigh(corpus, (1, 0), 10) > search.weigh(corpus, (1, 0), 20)
-    assert search.weigh(corpus, (1, 0), 10) > search.weigh(corpus, (0, 9), 10) > 0
-    assert search.weigh(Corpus(0, 0, (0,)), (1,), 0) > 0
+    assert matching.weigh(corpus, (2, 0), 10) > matching.weigh(corpus, (1, 0), 10) > matching.weigh(corpus, (1, 0), 20)
+    assert matching.weigh(corpus, (1, 0), 10) > matching.weigh(corpus, (0, 9), 10) > 0
+    assert matching.weigh(Corpus(0, 0, (0,)), (1,), 0) > 0
 
 
 # --- snippets
@@ -209,21 +209,21 @@ SNIPPETS = [
 
 @pytest.mark.parametrize(("query", "text", "snippet"), SNIPPETS)
 def test_a_snippet_marks_the_first_hit_on_one_line(query: str, text: str, snippet: str) -> None:
-    assert search.snippet(search.parse_query(query), text, None) == snippet
-    assert search.snippet(search.parse_query(query), text, "label") == snippet
+    assert matching.snippet(matching.parse_query(query), text, None) == snippet
+    assert matching.snippet(matching.parse_query(query), text, "label") == snippet
 
 
 def test_a_snippet_is_cut_around_the_hit() -> None:
-    words = search.parse_query("hit")
-    shown = search.snippet(words, "x" * 500 + " hit " + "y" * 500, None)
+    words = matching.parse_query("hit")
+    shown = matching.snippet(words, "x" * 500 + " hit " + "y" * 500, None)
     assert shown == "…" + "x" * 77 + " **hit** " + "y" * 77 + "…"
-    assert search.snippet(search.parse_query("z" * 300), "a " + "z" * 300 + " b", None) == "…**" + "z" * 300 + "**…"
+    assert matching.snippet(matching.parse_query("z" * 300), "a " + "z" * 300 + " b", None) == "…**" + "z" * 300 + "**…"
 
 
 def test_where_only_the_label_holds_a_word_it_is_shown_before_the_text() -> None:
-    words = search.parse_query("pol-358 rest")
-    assert search.snippet(words, "how\nit went", "the POL-358") == "the **POL-358**: how it went"
-    long = search.snippet(words, "x" * 500, "POL-358")
+    words = matching.parse_query("pol-358 rest")
+    assert matching.snippet(words, "how\nit went", "the POL-358") == "the **POL-358**: how it went"
+    long = matching.snippet(words, "x" * 500, "POL-358")
     assert long.startswith("**POL-358**: xxx")
     assert long.endswith("x…")
     assert len(long) == SNIPPET_CHARS + 3
@@ -247,12 +247,12 @@ TIMES = [
 
 @pytest.mark.parametrize(("text", "time_ms"), TIMES)
 def test_a_time_is_a_date_with_a_zone_or_so_long_ago(text: str, time_ms: int) -> None:
-    assert search.parse_when(text, "since", NOW) == time_ms
+    assert matching.parse_when(text, "since", NOW) == time_ms
 
 
 @given(st.integers(0, 4_000_000_000_000))
 def test_the_time_of_any_message_is_a_filter_to_the_millisecond(time_ms: int) -> None:
-    assert search.parse_when(format_time(time_ms), "until", NOW) == time_ms
+    assert matching.parse_when(format_time(time_ms), "until", NOW) == time_ms
 
 
 NO_TIMES = [
@@ -274,7 +274,7 @@ NO_TIMES = [
 @pytest.mark.parametrize("text", NO_TIMES)
 def test_what_is_no_time_is_refused_by_name(text: str) -> None:
     with pytest.raises(BusError) as refusal:
-        search.parse_when(text, "until", NOW)
+        matching.parse_when(text, "until", NOW)
     assert refusal.value.code == "validation"
     assert refusal.value.message.startswith('"until" "')
     assert refusal.value.message.endswith('is no time: give RFC 3339 with a zone, as 2026-09-09T08:00:00Z, or "2h"')

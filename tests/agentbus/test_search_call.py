@@ -9,12 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agentbus import searchindex
 from agentbus.control import Cancelled, Control
 from agentbus.errors import BusError
-from agentbus.fulltext import FullText
 from agentbus.limits import SEARCH_PAGES_MAX
-from agentbus.search import parse_query
+from agentbus.search import index as index_room
+from agentbus.search.fulltext import FullText
+from agentbus.search.matching import parse_query
 from tests.agentbus.hosts import call, open_at, refusal
 from tests.agentbus.searches import fill, found, index_files, naive
 
@@ -37,7 +37,7 @@ def _sam(data: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyP
     if request.param == "read":
         host.search_index = None
     elif request.param == "indexed":
-        monkeypatch.setattr(searchindex, "SEARCH_BEHIND_MIN", 0)
+        monkeypatch.setattr(index_room, "SEARCH_BEHIND_MIN", 0)
     else:
         fill(host, (f"filler w{number}" for number in range(100)))
         found(host, "sam", "w5")
@@ -219,7 +219,7 @@ def test_offered_words_keep_to_the_size_of_a_result(data: Path) -> None:
 
 def test_a_search_that_takes_too_long_says_how_to_narrow_it(sam: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(sam, ["word"] * 3)
-    monkeypatch.setattr("agentbus.finding.SEARCH_TIME_S", -1.0)
+    monkeypatch.setattr("agentbus.search.hits.SEARCH_TIME_S", -1.0)
     answer = refusal(sam, "search", as_="sam", query="word")
     assert (answer["code"], answer["retryable"]) == ("busy", True)
     assert answer["message"].endswith("narrow the search by channel, sender or since, or use rarer words")
@@ -231,9 +231,9 @@ def test_a_search_whose_index_cannot_be_kept_says_that_when_it_is_busy(
     host = open_at(data)
     call(host, "register", name="sam")
     fill(host, ["word"] * 99)
-    monkeypatch.setattr("agentbus.indexfiles.SEARCH_DISK_BYTES_MIN", 1 << 60)
+    monkeypatch.setattr("agentbus.search.files.SEARCH_DISK_BYTES_MIN", 1 << 60)
     found(host, "sam", "word")
-    monkeypatch.setattr("agentbus.finding.SEARCH_TIME_S", 0.0)
+    monkeypatch.setattr("agentbus.search.hits.SEARCH_TIME_S", 0.0)
     message = refusal(host, "search", as_="sam", query="word")["message"]
     assert "too many to read in time, and the search index cannot be kept (less than" in message
 
@@ -273,7 +273,7 @@ def test_what_the_index_does_wrong_is_made_good_by_reading(
 
 
 def _fail(*_: object) -> None:
-    from agentbus.fulltext import FullTextError  # noqa: PLC0415  # only here
+    from agentbus.search.fulltext import FullTextError  # noqa: PLC0415  # only here
 
     raise FullTextError("database disk image is malformed")
 

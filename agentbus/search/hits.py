@@ -14,10 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
-from agentbus import nearest, search
 from agentbus.errors import BUSY, BusError
-from agentbus.fulltext import FullTextError
-from agentbus.indexing import whole_text
 from agentbus.limits import (
     NEAREST_TRIED_MAX,
     NEAREST_WORDS_MAX,
@@ -27,16 +24,19 @@ from agentbus.limits import (
     VOCABULARY_MAX,
 )
 from agentbus.queries import Body, Located
-from agentbus.scope import Scope, View, key
-from agentbus.search import Corpus, Word
-from agentbus.searchindex import close
+from agentbus.search import matching, nearest
+from agentbus.search.adding import whole_text
+from agentbus.search.fulltext import FullTextError
+from agentbus.search.index import close
+from agentbus.search.matching import Corpus, Word
+from agentbus.search.scope import Scope, View, key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
     from agentbus.bus import Bus
     from agentbus.control import Control
-    from agentbus.searchindex import Reading, SearchIndex
+    from agentbus.search.index import Reading, SearchIndex
     from agentbus.state import State
 
 _HOPELESS_MIN = 20_000  # texts that cannot be read in the time that is left after waiting for the index
@@ -176,7 +176,7 @@ class Finder:
         """(seq, weight) of what holds every word by the index, the best first; at first as many as mostly do."""
         if self._reading is None:
             return
-        phrases = [search.phrase(word) for word in query.words]
+        phrases = [matching.phrase(word) for word in query.words]
         first = 0
         if not query.scope.is_narrow:
             first = _enough(query, many)
@@ -203,7 +203,7 @@ class Finder:
             if at is None or key(at) in query.shown:
                 continue
             (body,) = self._bus.bodies([at])
-            if all(search.count(query.words, whole_text(body))):
+            if all(matching.count(query.words, whole_text(body))):
                 yield Hit(body, weight)
 
     def _check_intact(self) -> None:
@@ -222,20 +222,20 @@ class Finder:
             text = whole_text(body)
             if keep:
                 self._texts.append(text)
-            counts = search.count(query.words, text)
+            counts = matching.count(query.words, text)
             holding = [many + (often > 0) for many, often in zip(holding, counts, strict=True)]
             if all(counts) and key(body.at) not in query.shown:
-                found.append((body, counts, len(search.tokens(text))))
+                found.append((body, counts, len(matching.tokens(text))))
         if not found:
             return []
         corpus = self._corpus(query, holding, [length for _, _, length in found])
-        return [Hit(body, search.weigh(corpus, counts, length)) for body, counts, length in found]
+        return [Hit(body, matching.weigh(corpus, counts, length)) for body, counts, length in found]
 
     def _corpus(self, query: Query, holding: list[int], lengths: list[int]) -> Corpus:
         reading = self._reading
         if reading is None or not reading.covers.texts:  # the hits stand for all texts
             return Corpus(len(self._rest), len(self._rest) * sum(lengths) // len(lengths), tuple(holding))
-        known = tuple(reading.text.holding(search.phrase(word)) for word in query.words)
+        known = tuple(reading.text.holding(matching.phrase(word)) for word in query.words)
         return Corpus(reading.covers.texts, reading.covers.tokens, known)
 
     # --- nothing found
@@ -251,7 +251,7 @@ class Finder:
         return {word: others for word, others in offers.items() if others}
 
     def _offers(self, query: Query, word: Word) -> Iterator[str]:
-        parts = search.tokens(word.text)
+        parts = matching.tokens(word.text)
         for token in parts:
             if len(parts) > 1 and self._stands(query, Word(token, prefix=False)):
                 continue
@@ -269,14 +269,14 @@ class Finder:
             others = nearest.with_other_beginning(token)
             words |= self._reading.text.words(token[0], others, VOCABULARY_MAX)
         for text in self._texts:
-            for word in set(search.tokens(text)):
+            for word in set(matching.tokens(text)):
                 words[word] = words.get(word, 0) + 1
         return words
 
     def _stands(self, query: Query, word: Word) -> bool:
         """Whether a word stands anywhere in the scope."""
         alone = structs.replace(query, words=(word,))
-        if any(all(search.count(alone.words, text)) for text in self._texts):
+        if any(all(matching.count(alone.words, text)) for text in self._texts):
             return True
         return self._reading is not None and bool(self._indexed(alone, 1)[0])
 

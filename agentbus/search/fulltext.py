@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from types import ModuleType
 
-    from agentbus.search import Phrase
+    from agentbus.search.matching import Phrase
 
 _PHRASES_MAX: Final = 64  # of a query; more would not narrow further, and the literal look decides
 _ESCAPED: Final = str.maketrans({char: f"%{ord(char):02x}" for char in "%?#"})  # in the name of a file

@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from agentbus.errors import VALIDATION, BusError, render_value
 from agentbus.limits import SEARCH_PAGES_MAX
-from agentbus.scope import Scope
-from agentbus.search import Word
+from agentbus.search.matching import Word
+from agentbus.search.scope import Scope
 
 
 class Page(Struct, frozen=True):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from agentbus import events as ev
-from agentbus import queries, search
+from agentbus import queries
 from agentbus.errors import BusError
-from agentbus.scope import Scope, View, key
+from agentbus.search import matching
+from agentbus.search.scope import Scope, View, key
 from agentbus.state import ALWAYS_MS
 from tests.agentbus.building import World
 
@@ -49,7 +50,7 @@ def test_what_is_over_age_is_not_there_before_it_is_evicted_but_memories_are(wor
 def test_a_scope_is_narrowed_by_channel_kind_sender_and_time(world: World) -> None:
     world.channel("facts", "memory")
     one, two, three = world.post("Ann"), world.post("Bob", "memory"), world.post("Ann", "facts")
-    when = [search.parse_when(world.lines[seq][0], "since", 0) for seq in (one, two, three)]
+    when = [matching.parse_when(world.lines[seq][0], "since", 0) for seq in (one, two, three)]
     assert seqs(world, Scope(channel="memory")) == [two]
     with pytest.raises(BusError, match='channel "fact" does not exist: did you mean "facts"'):
         seqs(world, Scope(channel="fact"))

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import threading
 import time
-import unicodedata
 import weakref
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import Struct
 
-from agentbus.fulltext import FullText, FullTextError
-from agentbus.indexfiles import Finished, IndexFiles, UnkeptError
-from agentbus.indexing import FORM, Covers, Indexing, lost_lines
 from agentbus.limits import SEARCH_BEHIND_MIN, SEARCH_DEAD_MIN, SEARCH_SCANNED_MAX, SEARCH_TURN_S, SEARCH_WAIT_S
+from agentbus.search.adding import Covers, Indexing, lost_lines
+from agentbus.search.files import Finished, IndexFiles, UnkeptError
+from agentbus.search.fulltext import FullText, FullTextError
 from journal import JournalError, render_place
 
 if TYPE_CHECKING:
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from agentbus.state import State
     from journal import Journal
 
-_FORM: Final = f"{FORM} {unicodedata.unidata_version}"
 _WAIT_S: Final = 0.02
 _END_S: Final = 0.2
 _BEHIND_PART: Final = 512
@@ -84,7 +82,7 @@ class SearchIndex:
         self.trouble = ""
 
     def open(self, check: Callable[[], None]) -> Reading | None:
-        """The file that covers most, of those that are whole and of this form; None if there is none.
+        """The file that covers most, of those that are whole; None if there is none.
 
         Whether the State `agrees` is asked apart.
         """
@@ -94,9 +92,7 @@ class SearchIndex:
             except FullTextError:
                 continue
             try:
-                covers = msgspec.json.decode(text.record(), type=Covers)
-                if covers.form == _FORM:
-                    return Reading(file, text, covers)
+                return Reading(file, text, msgspec.json.decode(text.record(), type=Covers))
             except (FullTextError, msgspec.MsgspecError):
                 pass
             text.close()
@@ -199,7 +195,7 @@ class SearchIndex:
             close(base)
         try:
             known = base.covers if base is not None and fits else None
-            covers = Indexing(bus, self._journal, _FORM, until, check).fill(path, known, state)
+            covers = Indexing(bus, self._journal, until, check).fill(path, known, state)
             if covers is not None:
                 self._files.publish(path, covers.seq)
         finally:

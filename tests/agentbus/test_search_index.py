@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agentbus import searchindex
 from agentbus.config import Settings
 from agentbus.host import Host, open_host
-from agentbus.indexfiles import IndexFiles
-from agentbus.searchindex import SearchIndex
+from agentbus.search import index as index_room
+from agentbus.search.files import FORM, IndexFiles
+from agentbus.search.index import SearchIndex
 from journal import Files
 from tests.agentbus.hosts import WAIT_S, Background, call, crash, open_at, refusal
 from tests.agentbus.searches import fill, found, index_files, naive, write
@@ -138,7 +138,7 @@ DAMAGES: list[Callable[[Path, random.Random], object]] = [
     lambda path, _: path.write_bytes(path.read_bytes() + b"\0" * 4096),
     lambda path, _: path.unlink(),
     lambda path, _: shutil.rmtree(path.parent),
-    lambda path, _: path.rename(path.with_name(f"{'9' * 20}-{path.name[-8:]}")),
+    lambda path, _: path.rename(path.with_name("9" * 20 + path.name[20:])),
     lambda path, _: path.chmod(0),
 ]
 
@@ -159,14 +159,20 @@ def test_whatever_happens_to_the_file_searches_stay_right_and_it_is_made_anew(
         assert len(index_files(data)) == 1
 
 
-def test_a_file_of_another_form_is_made_anew(sam: Host, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_of_two_versions_each_keep_a_file_until_one_is_not_used_any_more(sam: Host, data: Path) -> None:
+    tom = other(data)
+    tom.search_index = SearchIndex(IndexFiles(data / "search", form="0.1"), tom.bus._journal)
     fill(sam, texts(MANY))
-    with monkeypatch.context() as patch:
-        patch.setattr(searchindex, "_FORM", "0 of long ago")
-        same(sam, data, "w5")
-        before = index_files(data)
+    for begin in (200, 500):
+        same(sam, data, "w5", "common")
+        same(tom, data, "w5", "common", as_="other")
+        assert [name[30:] for name in index_files(data)] in (["0.1", FORM], [FORM, "0.1"])
+        fill(sam, texts(MANY, begin))
+    (unused,) = (name for name in index_files(data) if name.endswith("-0.1"))
+    week_ago = time.time() - 8 * 24 * 3600
+    os.utime(data / "search" / unused, (week_ago, week_ago))
     same(sam, data, "w5", "common")
-    assert index_files(data) != before
+    assert [name[30:] for name in index_files(data)] == [FORM]
 
 
 def test_the_index_of_another_journal_is_not_believed(sam: Host, data: Path, tmp_path: Path) -> None:
@@ -212,7 +218,7 @@ def test_a_reset_leaves_nothing_to_be_found(sam: Host, data: Path) -> None:
 def test_texts_that_are_gone_are_taken_out_once_they_are_most(
     sam: Host, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(searchindex, "SEARCH_DEAD_MIN", 10)
+    monkeypatch.setattr(index_room, "SEARCH_DEAD_MIN", 10)
     fill(sam, texts(MANY))
     same(sam, data, "w5")
     last_seq = sam.bus.ask(lambda state: state.last_seq)
@@ -223,7 +229,7 @@ def test_texts_that_are_gone_are_taken_out_once_they_are_most(
     reading = sam.search_index.open(lambda: None)
     assert reading is not None
     assert (reading.covers.texts, reading.covers.seq) == (5, last_seq + 1)
-    searchindex.close(reading)
+    index.close(reading)
     same(sam, data, "common", "w5", "w99")
 
 
@@ -242,7 +248,7 @@ def _settled(host: Host) -> None:
 def test_what_a_search_has_no_time_for_is_added_after_it(
     sam: Host, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(searchindex, "SEARCH_TURN_S", 0.0)
+    monkeypatch.setattr(index_room, "SEARCH_TURN_S", 0.0)
     fill(sam, texts(MANY))
     same(sam, data, "w5")
     _settled(sam)
@@ -252,7 +258,7 @@ def test_what_a_search_has_no_time_for_is_added_after_it(
 
 
 def test_texts_are_added_part_by_part(sam: Host, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentbus.indexing.SEARCH_PART_TEXTS", 7)
+    monkeypatch.setattr("agentbus.search.adding.SEARCH_PART_TEXTS", 7)
     call(sam, "create_channel", as_="sam", name="more")
     for number in range(5):
         fill(sam, texts(20, 40 * number))
@@ -353,7 +359,7 @@ def test_a_disk_that_fails_while_it_is_copied_or_looked_at_only_costs_time(sam: 
 def test_the_last_room_on_the_disk_is_left_to_the_journal(
     sam: Host, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentbus.indexfiles.SEARCH_DISK_BYTES_MIN", 1 << 60)
+    monkeypatch.setattr("agentbus.search.files.SEARCH_DISK_BYTES_MIN", 1 << 60)
     fill(sam, texts(MANY))
     same(sam, data, "w5")
     assert "would be left on the disk" in call(sam, "search", as_="sam", query="w5")["note"]
@@ -374,7 +380,7 @@ def test_what_keeps_the_index_back_is_logged(data: Path, tmp_path: Path, monkeyp
         def warning(self, message: str, *, cause: str) -> None:
             warned.append((message, cause))
 
-    monkeypatch.setattr("agentbus.indexfiles.SEARCH_DISK_BYTES_MIN", 1 << 60)
+    monkeypatch.setattr("agentbus.search.files.SEARCH_DISK_BYTES_MIN", 1 << 60)
     host = open_host(Settings(data_directory=data), str(tmp_path), "test", _Log())  # type: ignore[arg-type]  # as much of it as is used
     call(host, "register", name="sam")
     fill(host, texts(MANY))
@@ -425,27 +431,27 @@ def test_a_process_killed_at_any_moment_of_adding_leaves_searches_right(sam: Hos
 def test_while_another_process_adds_a_search_waits_or_says_what_is_missing(
     sam: Host, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(searchindex, "SEARCH_SCANNED_MAX", 10)
-    monkeypatch.setattr(searchindex, "SEARCH_WAIT_S", 0.1)
+    monkeypatch.setattr(index_room, "SEARCH_SCANNED_MAX", 10)
+    monkeypatch.setattr(index_room, "SEARCH_WAIT_S", 0.1)
     fill(sam, texts(MANY))
     with IndexFiles(data / "search").alone() as alone:
         assert alone
         same(sam, data, "w5")
-        monkeypatch.setattr("agentbus.finding._HOPELESS_MIN", 20)
-        monkeypatch.setattr("agentbus.finding.SEARCH_SCANNED_MAX", 10)
+        monkeypatch.setattr("agentbus.search.hits._HOPELESS_MIN", 20)
+        monkeypatch.setattr("agentbus.search.hits.SEARCH_SCANNED_MAX", 10)
         answer = refusal(sam, "search", as_="sam", query="w5")
         assert (answer["code"], answer["retryable"]) == ("busy", True)
         assert answer["message"].startswith(
             f"{MANY} texts are not in the search index yet, which is being made: search"
         )
-    monkeypatch.setattr(searchindex, "SEARCH_WAIT_S", WAIT_S)
+    monkeypatch.setattr(index_room, "SEARCH_WAIT_S", WAIT_S)
     same(sam, data)
 
 
 def test_a_process_that_ends_gives_up_what_it_does_for_later_searches(
     sam: Host, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(searchindex, "SEARCH_TURN_S", 0.0)
+    monkeypatch.setattr(index_room, "SEARCH_TURN_S", 0.0)
     fill(sam, texts(MANY))
     index = sam.search_index
     assert index is not None

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentbus.nearest import nearest, slips_max, with_other_beginning
+from agentbus.search.nearest import nearest, slips_max, with_other_beginning
 
 NEAR = [
     ("deplyo", "deploy"),

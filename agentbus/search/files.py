@@ -10,6 +10,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import time
+import unicodedata
 import zlib
 from typing import TYPE_CHECKING, Final
 
@@ -21,7 +23,12 @@ from journal import Files
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_NAME: Final = re.compile(r"(\d{20})-([0-9a-f]{8})", re.ASCII)
+FORM: Final = f"1.{unicodedata.unidata_version}"
+"""Raise its first number when tables or tokens change. Which characters are letters is Python's to say, by version."""
+
+_NAME: Final = re.compile(r"\d{20}-[0-9a-f]{8}-[0-9.]+", re.ASCII)
+_DIGEST: Final = slice(21, 29)
+_UNUSED_S: Final = 7 * 24 * 3600  # after which a file of another form has no users left
 _NEW: Final = "new"
 _LOCK: Final = "lock"
 _SYSTEM_FILES: Final = Files()
@@ -44,11 +51,13 @@ class IndexFiles:
     Args:
         directory: made, private, when there is something to keep.
         files: the system calls; a test's may fail.
+        form: of the files that are of use here. Processes of two versions each keep one.
     """
 
-    def __init__(self, directory: str | os.PathLike[str], files: Files = _SYSTEM_FILES) -> None:
+    def __init__(self, directory: str | os.PathLike[str], files: Files = _SYSTEM_FILES, form: str = FORM) -> None:
         self._directory = os.path.abspath(directory)
         self._files = files
+        self._form = form
         self._sums: dict[tuple[int, ...], str] = {}  # of the file looked at last: to sum it up takes a while
 
     def whole(self) -> Iterator[Finished]:
@@ -57,7 +66,7 @@ class IndexFiles:
             path = f"{self._directory}/{name}"
             with contextlib.suppress(OSError):
                 facts = self._facts(path)
-                if self._sum(path, facts) == name[-8:]:
+                if self._sum(path, facts) == name[_DIGEST]:
                     yield Finished(path, facts)
 
     def is_intact(self, finished: Finished) -> bool:
@@ -118,28 +127,34 @@ class IndexFiles:
     def publish(self, path: str, seq: int) -> None:
         """Give a file that is finished its name, by which it is found; the others go. Raises OSError."""
         digest = self._read_sum(path)
-        name = f"{seq:020d}-{digest}"
+        name = f"{seq:020d}-{digest}-{self._form}"
         self._files.rename(path, f"{self._directory}/{name}")
         self._sums = {self._facts(f"{self._directory}/{name}"): digest}
-        for other in self._finished():
-            if other != name:
-                self._delete(other)
+        for other in self._listed():
+            if other != name and (self._is_mine(other) or self._is_unused(other)):
+                self.drop(f"{self._directory}/{other}")
 
     def drop(self, path: str) -> None:
         """Delete a file that did not come to its end, if it is there. Raises OSError."""
         with contextlib.suppress(FileNotFoundError):
             self._files.unlink(path)
 
-    def _delete(self, name: str) -> None:
-        self.drop(f"{self._directory}/{name}")
-
-    def _finished(self) -> list[str]:
-        """Names of finished files, the one that covers most first; none where the system does not tell them."""
+    def _listed(self) -> list[str]:
+        """Names of finished files of any form; none where the system does not tell them."""
         try:
-            names = self._files.listdir(self._directory)
+            return list(filter(_NAME.fullmatch, self._files.listdir(self._directory)))
         except OSError:
             return []
-        return sorted(filter(_NAME.fullmatch, names), reverse=True)
+
+    def _finished(self) -> list[str]:
+        """Names of those of this form, the one that covers most first."""
+        return sorted(filter(self._is_mine, self._listed()), reverse=True)
+
+    def _is_mine(self, name: str) -> bool:
+        return name.split("-")[2] == self._form
+
+    def _is_unused(self, name: str) -> bool:
+        return self._files.stat(f"{self._directory}/{name}").st_mtime < time.time() - _UNUSED_S
 
     def _facts(self, path: str) -> tuple[int, ...]:
         facts = self._files.stat(path)
