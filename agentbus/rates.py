@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import threading
 import time
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -19,7 +18,8 @@ from agentbus.events import Keyed
 from agentbus.wire import encoded_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
+    from typing import Self
 
     from agentbus.events import AnyEvent
 
@@ -35,9 +35,13 @@ class _Bucket(Struct):
         self.left = min(float(self.per_s), self.left + (now_s - self.at_s) * self.per_s)
         self.at_s = now_s
 
+    def has(self, amount: int) -> bool:
+        """Whether ``amount`` can be taken. More than the bucket holds can be when it is full."""
+        return self.left >= min(amount, self.per_s)
+
     def wait_s(self, amount: int) -> float:
-        """In how many seconds ``amount`` can be taken; 0 is now. More than the bucket holds can be when it is full."""
-        return max(0.0, (min(amount, self.per_s) - self.left) / self.per_s)
+        """In how many seconds it can be."""
+        return (min(amount, self.per_s) - self.left) / self.per_s
 
 
 class Rates:
@@ -55,15 +59,9 @@ class Rates:
         self._lock = threading.Lock()
         self._buckets: dict[str, tuple[_Bucket, _Bucket]] = {}
 
-    @contextmanager
-    def turn(self, identity: str) -> Iterator[Turn]:
-        """One call of an identity. What it takes is given back if it fails, or does so itself."""
-        turn = Turn(self, identity)
-        try:
-            yield turn
-        except BaseException:
-            turn.give_back()
-            raise
+    def turn(self, identity: str) -> Turn:
+        """One call of an identity, as a context."""
+        return Turn(self, identity)
 
     def take(self, identity: str, size: int) -> None:
         """Take one message of ``size`` bytes.
@@ -73,11 +71,11 @@ class Rates:
         """
         with self._lock:
             messages, data = self._filled(identity)
-            waits = (messages.wait_s(1), data.wait_s(size))
-            if not any(waits):
+            if messages.has(1) and data.has(size):
                 messages.left -= 1
                 data.left -= size
                 return
+            waits = (messages.wait_s(1), data.wait_s(size))
         limit = f"{self._per_s[0]} messages a second (send_messages_per_second)"
         if waits[1] > waits[0]:
             limit = f"{self._per_s[1] >> 10} KiB a second (send_kib_per_second), and this takes {size} bytes"
@@ -94,21 +92,36 @@ class Rates:
 
     def _filled(self, identity: str) -> tuple[_Bucket, _Bucket]:
         now_s = self._clock()
-        if identity not in self._buckets:
+        buckets = self._buckets.get(identity)
+        if buckets is None:
             messages, data = (_Bucket(per_s, per_s, now_s) for per_s in self._per_s)
-            self._buckets[identity] = messages, data
-        for bucket in self._buckets[identity]:
+            buckets = self._buckets[identity] = messages, data
+        for bucket in buckets:
             bucket.fill(now_s)
-        return self._buckets[identity]
+        return buckets
 
 
 class Turn:
-    """What one call has taken of its identity's rates: once, however often it comes to write."""
+    """What one call has taken of its identity's rates: once, however often it comes to write.
+
+    If the call fails it is given back.
+    """
+
+    __slots__ = ("_identity", "_rates", "_taken")
 
     def __init__(self, rates: Rates, identity: str) -> None:
         self._rates = rates
         self._identity = identity
         self._taken: int | None = None
+
+    def __enter__(self) -> Self:
+        """Nothing is taken yet."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """The call is done, or has failed."""
+        if kind is not None:
+            self.give_back()
 
     def take(self, events: Sequence[AnyEvent]) -> None:
         """Pay for what is about to be written.

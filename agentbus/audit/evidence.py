@@ -138,9 +138,8 @@ def render_change(judged: Iterable[Judged]) -> str:
     differing = min((one.anchor.seq for one in each if one.result == "differs"), default=0)
     if not differing:
         return ""
-    before = max((one.anchor.seq for one in each if one.holds and one.anchor.seq < differing), default=0)
+    # One behind a lost line proves nothing of what lies before that.
+    before = max((one.anchor.seq for one in each if one.result == "matches" and one.anchor.seq < differing), default=0)
     if before:
         return f"the first change lies in {render_seqs(before + 1, differing)}: the anchor at seq {before} still holds"
-    return (
-        f"it was changed at or before seq {differing}, which an earlier anchor would narrow down, or is another journal"
-    )
+    return f"a line at or before seq {differing} was changed, or this is another journal: try an earlier anchor"

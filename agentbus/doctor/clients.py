@@ -5,6 +5,7 @@ Reads their files with the set-up's own entries, so that doctor and set-up canno
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -70,7 +71,7 @@ class _Client:
         self._set_up = f"agentbus init --global --harness {harness.name}"
         self._owner = Owner(harness.title, self._set_up, passes_on=harness.name not in _PASSES_NOTHING_ON)
         command = harness.by_command
-        self._entries = harness.entries if command is None else (command.instead, *harness.entries)
+        self._entries = harness.entries if command is None else (command.entry, *harness.entries)
 
     def is_connected(self) -> bool:
         """Whether it has anything of ours."""
@@ -108,9 +109,6 @@ class _Client:
 
     def _standing(self, entry: Entry) -> Standing:
         """How an entry stands. Raises OSError, ValueError."""
-        by_command = self._harness.by_command
-        if by_command is not None and entry is by_command.instead and by_command.present():
-            return "there"
         text = _read(entry.file).removeprefix("\ufeff")
         if entry.put(text) == text:
             return "there"
@@ -148,17 +146,17 @@ class _Client:
     # --- what it runs
 
     def _runs(self) -> Iterator[Run]:
-        """What its files start, each once."""
-        found: dict[tuple[object, ...], Run] = {}
+        """What its files start, each program once, as the server's if it is that too."""
+        listed: list[Run] = []
         for file in dict.fromkeys(entry.file for entry in self._entries):
-            try:
-                listed = list(runs.find(runs.parse(file, _read(file))))
-            except (OSError, ValueError):
-                continue  # the entries that stand there say so
-            found |= {(each.program, *sorted(each.environ.items())): each for each in reversed(listed)}
+            with contextlib.suppress(OSError, ValueError):  # the entries that stand there say so
+                listed += runs.find(runs.parse(file, _read(file)))
         for made in self._harness.made:
-            text = _read(made.file) if is_present(made.file) else ""
-            found |= {(each.program, *sorted(each.environ.items())): each for each in runs.find_in_plugin(text)}
+            with contextlib.suppress(OSError, ValueError):  # as above
+                listed += runs.find_in_plugin(_read(made.file))
+        found: dict[tuple[object, ...], Run] = {}
+        for each in sorted(listed, key=lambda run: not run.is_server):
+            found.setdefault((each.program, *sorted(each.environ.items())), each)
         yield from found.values()
 
     # --- what a client does with hooks

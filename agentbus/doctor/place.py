@@ -70,8 +70,11 @@ def _way_out(path: str) -> str:
 
 def _rights(path: str) -> Iterator[Finding]:
     mode = stat.S_IMODE(os.lstat(path).st_mode)
-    if os.statvfs(path).f_flag & os.ST_RDONLY:
-        yield fault(ABOUT, f"{path} is on a filesystem that is mounted read-only", _UNUSABLE, _ELSEWHERE)
+    if mode & 0o300 == 0o300 and not os.access(path, os.W_OK | os.X_OK):
+        what = (
+            f"{path} may not be written to, though its mode allows it: its filesystem is read-only, or it is immutable"
+        )
+        yield fault(ABOUT, what, _UNUSABLE, _ELSEWHERE)
     elif mode == 0o700:
         yield ok(ABOUT, f"{path} is ours alone")
     else:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 ABOUT: Final = "settings"
 _KNOWN: Final = (CONFIG_VARIABLE, DATA_VARIABLE)
+_PREFIX: Final = "AGENTBUS"
 _REFUSED: Final = "No server and no command starts with settings that may not be."
 
 
@@ -57,10 +58,11 @@ def _faults(visit: Visit, error: SettingsError) -> Iterator[Finding]:
 
 def variables(visit: Visit) -> Iterator[Finding]:
     """Whether each variable that looks like one of ours is one."""
-    unknown = sorted(name for name in visit.environ if name.startswith("AGENTBUS") and name not in _KNOWN)
+    unknown = sorted(name for name in visit.environ if name.startswith(_PREFIX) and name not in _KNOWN)
     for name in unknown:
-        near = difflib.get_close_matches(name, _KNOWN, n=1)
-        meant = f": did you mean {near[0]}?" if near else ""
+        known = {each.removeprefix(_PREFIX): each for each in _KNOWN}
+        near = difflib.get_close_matches(name.removeprefix(_PREFIX), known, n=1)
+        meant = f": did you mean {known[near[0]]}?" if near else ""
         yield note(
             ABOUT,
             f"{name} is set, and is no variable of agentbus{meant}",

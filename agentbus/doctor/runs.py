@@ -16,6 +16,7 @@ from agentbus.harness.entries import SERVER
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_SERVER_ENTRY: Final = "server entry"
 _SERVERS: Final = ("mcpServers", "mcp_servers", "servers", "mcp")
 _HOOK: Final = re.compile(r"agentbus['\"]? (hook|identity)\b")
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
@@ -28,6 +29,11 @@ class Run(msgspec.Struct, frozen=True):
     what: str
     words: tuple[str, ...]
     environ: dict[str, str]
+
+    @property
+    def is_server(self) -> bool:
+        """Whether it is the server."""
+        return self.what == _SERVER_ENTRY
 
     @property
     def program(self) -> str:
@@ -69,7 +75,7 @@ def _server(entry: dict[str, Any]) -> Iterator[Run]:
     command, arguments = entry.get("command"), entry.get("args")
     words = command if isinstance(command, list) else [command, *(arguments if isinstance(arguments, list) else [])]
     if words and all(isinstance(word, str) for word in words):
-        yield Run("server entry", tuple(words), _strings(entry.get("env") or entry.get("environment")))
+        yield Run(_SERVER_ENTRY, tuple(words), _strings(entry.get("env") or entry.get("environment")))
 
 
 def _hook(command: str) -> Iterator[Run]:

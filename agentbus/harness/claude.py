@@ -2,39 +2,38 @@
 
 from __future__ import annotations
 
-import json
-from functools import partial
 from typing import Any
 
-from agentbus.harness import entries, jsonc
+from agentbus.harness import entries
 from agentbus.harness.setup import ByCommand, Harness, Made, Setup, server
 from agentbus.protocol import render_skill
-from agentbus.repository import read_regular
-
-_STATE_BYTES_MAX = 64 << 20
 
 
 def harness(setup: Setup) -> Harness:
-    """As it is set up here."""
+    """As it is set up here. Tried with 2.1.332, which ignores settings with comments as a whole."""
     home = setup.place(".claude", variable="CLAUDE_CONFIG_DIR")
     settings = f"{home}/settings.json"
-    wanted = server(setup, type="stdio")
     state = f"{home}/.claude.json" if setup.environ.get("CLAUDE_CONFIG_DIR") else f"{setup.home}/.claude.json"
     told = [word for key, value in setup.moved.items() for word in ("-e", f"{key}={value}")]
+    start = {"hooks": [_command(setup, "session-start")]}
+    # The second is a waiter that the client runs beside the idle session, and again after every turn.
+    wake = {"type": "command", "command": setup.hook("wake", "claude"), "asyncRewake": True}
+    stop = {"hooks": [_command(setup, "stop"), wake]}
     return Harness(
         name="claude",
         title="Claude Code",
         program="claude",
         directories=(home,),
         by_command=ByCommand(
-            present=partial(_is_present, state, wanted),
             add=["mcp", "add", "-s", "user", entries.SERVER, *told, "--", setup.command, *setup.arguments],
             remove=["mcp", "remove", "-s", "user", entries.SERVER],
-            instead=entries.member(state, ("mcpServers", entries.SERVER), wanted, "server agentbus"),
+            entry=entries.member(
+                state, ("mcpServers", entries.SERVER), server(setup, type="stdio"), "server agentbus", plain=True
+            ),
         ),
         entries=(
-            entries.hook(settings, ("hooks", "SessionStart"), _group(setup, "session-start"), "hook SessionStart"),
-            entries.hook(settings, ("hooks", "Stop"), _stop(setup), "hook Stop, wake-up"),
+            entries.hook(settings, ("hooks", "SessionStart"), start, "hook SessionStart", plain=True),
+            entries.hook(settings, ("hooks", "Stop"), stop, "hook Stop, wake-up", plain=True),
         ),
         made=(Made(f"{home}/skills/agentbus/SKILL.md", "skill agentbus", render_skill()),),
         todo=(
@@ -44,20 +43,5 @@ def harness(setup: Setup) -> Harness:
     )
 
 
-def _group(setup: Setup, event: str) -> dict[str, Any]:
-    return {"hooks": [{"type": "command", "command": setup.hook(event, "claude"), "timeout": 10}]}
-
-
-def _stop(setup: Setup) -> dict[str, Any]:
-    """At a turn's end: hold it for what is new; and a waiter, which the client runs beside the idle session."""
-    wake = {"type": "command", "command": setup.hook("wake", "claude"), "asyncRewake": True}
-    return {"hooks": [*_group(setup, "stop")["hooks"], wake]}
-
-
-def _is_present(state: str, wanted: dict[str, Any]) -> bool:
-    """Whether the client's state has the server as wanted; it adds members of its own."""
-    try:
-        found = jsonc.get(json.loads(read_regular(state, _STATE_BYTES_MAX)), ("mcpServers", entries.SERVER))
-    except (OSError, ValueError, KeyError):
-        return False
-    return isinstance(found, dict) and {"env": {}} | wanted == {"env": {}} | found
+def _command(setup: Setup, event: str) -> dict[str, Any]:
+    return {"type": "command", "command": setup.hook(event, "claude"), "timeout": 10}

@@ -9,7 +9,7 @@ from agentbus.harness.setup import Harness, Setup, server
 
 
 def harness(setup: Setup) -> Harness:
-    """As it is set up here. Its hooks' commands must not change, or its user has to trust them again."""
+    """As it is set up here. Tried with 0.171.0. A hook that changes in any way has to be trusted again."""
     home = setup.place(".codex", variable="CODEX_HOME")
     hooks = f"{home}/hooks.json"
     stop = {"hooks": [_command(setup, "stop"), _command(setup, "wake")]}
@@ -21,9 +21,13 @@ def harness(setup: Setup) -> Harness:
         entries=(
             entries.table(f"{home}/config.toml", "mcp_servers", server(setup), "server agentbus"),
             entries.hook(
-                hooks, ("hooks", "SessionStart"), {"hooks": [_command(setup, "session-start")]}, "hook SessionStart"
+                hooks,
+                ("hooks", "SessionStart"),
+                {"hooks": [_command(setup, "session-start")]},
+                "hook SessionStart",
+                plain=True,
             ),
-            entries.hook(hooks, ("hooks", "Stop"), stop, "hook Stop, wake-up"),
+            entries.hook(hooks, ("hooks", "Stop"), stop, "hook Stop, wake-up", plain=True),
         ),
         todo=("Restart Codex, and trust the new hooks in /hooks: until then it skips them.",),
     )

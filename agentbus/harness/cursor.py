@@ -18,8 +18,8 @@ def harness(setup: Setup) -> Harness:
         directories=(home,),
         entries=(
             entries.member(f"{home}/mcp.json", ("mcpServers", entries.SERVER), server(setup), "server agentbus"),
-            entries.hook(hooks, ("hooks", "sessionStart"), start, "hook sessionStart", version),
-            entries.hook(hooks, ("hooks", "stop"), stop, "hook stop", version),
+            entries.hook(hooks, ("hooks", "sessionStart"), start, "hook sessionStart", defaults=version),
+            entries.hook(hooks, ("hooks", "stop"), stop, "hook stop", defaults=version),
         ),
         todo=("Restart Cursor.",),
         notes=("Set up by its documentation, and not tried with it.", "It has no way to be woken."),

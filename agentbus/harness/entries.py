@@ -124,8 +124,8 @@ def _put_member(text: str, path: Path, value: dict[str, Any]) -> str:
     found = jsonc.get(jsonc.parse(text), path)
     if not isinstance(found, dict):
         return jsonc.put(text, path, value)
-    for name in _stale(found, value):
-        text = jsonc.drop(text, (*path, *name))
+    for stale in _stale(found, value):
+        text = jsonc.drop(text, (*path, *stale))
     for name, wanted in value.items():
         if isinstance(wanted, dict):
             text = _put_member(text, (*path, name), wanted)
@@ -161,8 +161,7 @@ def _put_hook(text: str, path: Path, value: dict[str, Any], defaults: dict[str, 
 def _agree(found: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> bool:
     """Whether the same commands are run in the same way; how long one may take is the user's to choose."""
     return len(found) == len(wanted) and all(
-        {**each, "timeout": None} | {**ours, "timeout": None} == {**ours, "timeout": None}
-        for each, ours in zip(wanted, found, strict=True)
+        ours | each | {"timeout": None} == ours | {"timeout": None} for each, ours in zip(wanted, found, strict=True)
     )
 
 
@@ -247,7 +246,7 @@ def _update(ours: Any, value: dict[str, Any]) -> bool:  # noqa: ANN401  # one of
 
 def _with_table(text: str, document: tomlkit.TOMLDocument, name: str, value: dict[str, Any]) -> str:
     if isinstance(document.get(name), InlineTable):  # no [table] may be added to it
-        document[name].update({SERVER: value})  # type: ignore[union-attr]  # an inline table, as was just seen
+        document[name].update({SERVER: value})
         return tomlkit.dumps(document)
     # As text behind all the rest: the library would put it where tables of that name began, without a line between.
     made = tomlkit.document()

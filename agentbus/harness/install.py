@@ -7,7 +7,9 @@ edited the file since, and else takes out what is ours alone; a file that only w
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import shlex
 import subprocess
 from dataclasses import dataclass
 from functools import partial
@@ -47,86 +49,99 @@ def install(harness: Harness, environ: Mapping[str, str], *, dry: bool = False) 
     entries, command = _settings_of(harness, environ)
     if command is not None:
         yield _add_by_command(harness, command, environ, dry=dry)
-    for file, some in _by_file(entries):
-        yield _guarded(file, some, partial(_put, dry=dry))
+    for file, what, some in _by_file(entries):
+        yield _guarded(file, what, partial(_put, file, some, dry=dry))
     for made in harness.made:
-        yield _make(made, dry=dry)
+        yield _guarded(made.file, made.what, partial(_make, made, dry=dry))
 
 
 def uninstall(harness: Harness, environ: Mapping[str, str], *, dry: bool = False) -> Iterator[Step]:
-    """Take everything of ours out again."""
+    """Take everything of ours out again, and directories that are empty then."""
     entries, command = _settings_of(harness, environ)
     if command is not None:
         yield _remove_by_command(harness, command, environ, dry=dry)
-    for file, some in _by_file(entries):
-        yield _guarded(file, some, partial(_take, dry=dry))
-    for made in harness.made:
-        yield _unmake(made, dry=dry)
+    work = [(file, what, partial(_take, file, some, dry=dry)) for file, what, some in _by_file(entries)]
+    work += [(made.file, made.what, partial(_unmake, made, dry=dry)) for made in harness.made]
+    for file, what, take in work:
+        step = _guarded(file, what, take)
+        if step.done == "removed" and not dry:
+            _prune(os.path.dirname(file), harness.directories)
+        yield step
 
 
 def _settings_of(harness: Harness, environ: Mapping[str, str]) -> tuple[tuple[Entry, ...], ByCommand | None]:
     command = harness.by_command
     if command is None or harness.path(environ) is not None:
         return harness.entries, command
-    return (command.instead, *harness.entries), None
+    return (command.entry, *harness.entries), None
 
 
-def _by_file(entries: tuple[Entry, ...]) -> list[tuple[str, list[Entry]]]:
-    return [(file, list(some)) for file, some in groupby(entries, key=lambda entry: entry.file)]
+def _by_file(entries: tuple[Entry, ...]) -> list[tuple[str, str, list[Entry]]]:
+    """(file, what of ours it holds, the entries) for each file, in order."""
+    grouped = [(file, list(some)) for file, some in groupby(entries, key=lambda entry: entry.file)]
+    return [(file, ", ".join(entry.what for entry in some), some) for file, some in grouped]
 
 
-def _guarded(file: str, entries: list[Entry], work: Callable[[str, list[Entry]], Done]) -> Step:
-    what = ", ".join(entry.what for entry in entries)
+def _guarded(file: str, what: str, work: Callable[[], Done]) -> Step:
     try:
-        return Step(work(file, entries), file, what)
+        return Step(work(), file, what)
     except UnusableTextError as error:
-        return Step("failed", file, what, f"left as it is: {error}")
+        cause = str(error)
     except UnicodeDecodeError as error:
-        return Step("failed", file, what, f"left as it is: byte {error.start + 1} is not UTF-8")
+        cause = f"byte {error.start + 1} is not UTF-8"
     except OSError as error:
-        return Step("failed", file, what, f"left as it is: {error.strerror or error}")
+        cause = error.strerror or str(error)
+    return Step("failed", file, what, f"left as it is: {cause}")
 
 
 def _put(file: str, entries: list[Entry], *, dry: bool) -> Done:
     before = _read(file)
-    after = _with(before or "", entries)
-    if after == before:
+    if _with(before or "", entries) == before:
         return "present"
+    _require_writable(file)
     if not dry:
         os.makedirs(os.path.dirname(file), exist_ok=True)
         with replace.exclusive(file) as write:
-            before = _read(file)
-            backup = file + _BACKUP
-            if before is not None and not is_present(backup):
-                _copy(file, backup)
-            write(_with(before or "", entries).encode())
+            before = _read(file)  # another may have edited it meanwhile
+            after = _with(before or "", entries)
+            if before is not None and not is_present(file + _BACKUP):
+                _copy(file, file + _BACKUP)
+            write(after.encode())
     return "added"
 
 
 def _take(file: str, entries: list[Entry], *, dry: bool) -> Done:
     before = _read(file)
-    if before is None:
+    if before is None or _taken(file, before, entries) == before:
+        if not dry:
+            _forget(file)
         return "absent"
-    after, backup = _without(before, entries), file + _BACKUP
-    kept = _read(backup)
-    untouched = kept is not None and _with(kept, entries) == before
-    if not untouched and after == before:
-        return "absent"
+    _require_writable(file)
     if not dry:
         with replace.exclusive(file) as write:
-            if untouched and kept is not None:
-                write(kept.encode())
-            elif kept is None and _is_empty(after):
-                os.unlink(os.path.realpath(file))
+            after = _taken(file, _read(file) or "", entries)  # as above
+            if after is None:
+                os.unlink(file)
             else:
                 write(after.encode())
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(backup)
+        _forget(file)
     return "removed"
 
 
-def _is_empty(text: str) -> bool:
-    return text.strip() in {"", "{}"}
+def _taken(file: str, before: str, entries: list[Entry]) -> str | None:
+    """A file's text without ours; None if there is nothing in it but what we put there."""
+    kept = _read(file + _BACKUP)
+    if kept is not None and _with(kept, entries) == before:
+        return kept
+    after = _without(before, entries)
+    ours_alone = kept is None and after != before and not os.path.islink(file)
+    return None if ours_alone and after.strip(f"{_BOM} \t\r\n") in {"", "{}"} else after
+
+
+def _forget(file: str) -> None:
+    """Remove the copy from before the first change."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        os.unlink(file + _BACKUP)
 
 
 def _with(text: str, entries: list[Entry]) -> str:
@@ -150,6 +165,13 @@ def _read(file: str) -> str | None:
     return read_regular(file, _FILE_BYTES_MAX).decode()
 
 
+def _require_writable(file: str) -> None:
+    """A file would be replaced whole, which its own mode does not hinder: what somebody has made read-only stays."""
+    with contextlib.suppress(FileNotFoundError):
+        if not os.stat(file).st_mode & 0o222:
+            raise PermissionError(errno.EACCES, "it is read-only")
+
+
 def _copy(file: str, backup: str) -> None:
     """Keep a file as it is, with its mode."""
     data, mode = read_regular(file, _FILE_BYTES_MAX), os.stat(file).st_mode & 0o777
@@ -161,49 +183,61 @@ def _copy(file: str, backup: str) -> None:
         os.fsync(descriptor)
 
 
-def _make(made: Made, *, dry: bool) -> Step:
-    try:
-        if _read(made.file) == made.text:
-            return Step("present", made.file, made.what)
-        if not dry:
-            os.makedirs(os.path.dirname(made.file), exist_ok=True)
-            with replace.exclusive(made.file) as write:
-                write(made.text.encode())
-    except (OSError, UnicodeDecodeError) as error:
-        return Step("failed", made.file, made.what, f"left as it is: {error}")
-    return Step("added", made.file, made.what)
+def _make(made: Made, *, dry: bool) -> Done:
+    if _read(made.file) == made.text:
+        return "present"
+    _require_writable(made.file)
+    if not dry:
+        os.makedirs(os.path.dirname(made.file), exist_ok=True)
+        with replace.exclusive(made.file) as write:
+            write(made.text.encode())
+    return "added"
 
 
-def _unmake(made: Made, *, dry: bool) -> Step:
-    try:
-        if not is_present(made.file):
-            return Step("absent", made.file, made.what)
-        if not dry:
-            os.unlink(made.file)
-            with contextlib.suppress(OSError):  # others may have files there
-                os.rmdir(os.path.dirname(made.file))
-    except OSError as error:
-        return Step("failed", made.file, made.what, f"left as it is: {error.strerror}")
-    return Step("removed", made.file, made.what)
+def _unmake(made: Made, *, dry: bool) -> Done:
+    if not is_present(made.file):
+        return "absent"
+    if not dry:
+        os.unlink(made.file)
+    return "removed"
+
+
+def _prune(directory: str, within: tuple[str, ...]) -> None:
+    """Remove a directory that nothing is left in, and those above it, as far as they are the client's."""
+    while any(directory == each or directory.startswith(f"{each}/") for each in within):
+        try:
+            os.rmdir(directory)
+        except OSError:
+            return
+        directory = os.path.dirname(directory)
 
 
 def _add_by_command(harness: Harness, command: ByCommand, environ: Mapping[str, str], *, dry: bool) -> Step:
-    place = f"{harness.program} {' '.join(command.add)}"
-    if command.present():
-        return Step("present", place, command.instead.what)
+    place, entry = f"{harness.program} {shlex.join(command.add)}", command.entry
+    try:
+        before = _read(entry.file) or ""
+        if entry.put(before) == before:
+            return Step("present", place, entry.what)
+    except (OSError, ValueError):
+        before = ""  # the client will say what is wrong with its file
     if not dry:
         _run(harness, command.remove, environ)  # one of an earlier agentbus would be in the way
-        cause = _run(harness, command.add, environ)
-        if cause:
-            return Step("failed", place, command.instead.what, cause)
-    return Step("added", place, command.instead.what)
+        if cause := _run(harness, command.add, environ):
+            return Step("failed", place, entry.what, cause)
+    return Step("added", place, entry.what)
 
 
 def _remove_by_command(harness: Harness, command: ByCommand, environ: Mapping[str, str], *, dry: bool) -> Step:
-    place = f"{harness.program} {' '.join(command.remove)}"
+    place, entry = f"{harness.program} {shlex.join(command.remove)}", command.entry
+    try:
+        before = _read(entry.file) or ""
+        if entry.take(before) == before:
+            return Step("absent", place, entry.what)
+    except (OSError, ValueError):
+        before = ""  # as above
     if not dry and (cause := _run(harness, command.remove, environ)):
-        return Step("absent", place, command.instead.what, cause)
-    return Step("removed", place, command.instead.what)
+        return Step("failed", place, entry.what, cause)
+    return Step("removed", place, entry.what)
 
 
 def _run(harness: Harness, arguments: list[str], environ: Mapping[str, str]) -> str:

@@ -71,7 +71,6 @@ def harness(setup: Setup) -> Harness:
         "type": "local",
         "command": [setup.command, *setup.arguments],
         **({"environment": setup.moved} if setup.moved else {}),
-        "enabled": True,
     }
     plugin = _PLUGIN.replace("__ENVIRONMENT__", json.dumps(setup.moved)).replace(
         "__COMMAND__", json.dumps(setup.command)
@@ -82,6 +81,6 @@ def harness(setup: Setup) -> Harness:
         program="opencode",
         directories=(home,),
         entries=(entries.member(settings, ("mcp", entries.SERVER), value, "server agentbus"),),
-        made=(Made(f"{home}/plugin/agentbus.js", "plugin agentbus", plugin),),
+        made=(Made(f"{home}/plugins/agentbus.js", "plugin agentbus", plugin),),
         todo=("Restart opencode.",),
     )

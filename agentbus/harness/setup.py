@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import shutil
@@ -9,12 +10,12 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from agentbus.harness.entries import PASSED_ON
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from agentbus.harness.entries import Entry
-
-_PASSED_ON = ("AGENTBUS_CONFIG", "AGENTBUS_DATA_DIR")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Setup:
     @property
     def moved(self) -> dict[str, str]:
         """What of the environment says where the bus is: not every client passes it on, so each entry says it."""
-        return {key: os.path.abspath(self.environ[key]) for key in _PASSED_ON if self.environ.get(key)}
+        return {key: os.path.abspath(self.environ[key]) for key in PASSED_ON if self.environ.get(key)}
 
     @property
     def arguments(self) -> list[str]:
@@ -67,15 +68,13 @@ class ByCommand:
     """A server entry that the client's own command writes, since its file is the client's live state.
 
     Attributes:
-        present: whether it is there, as wanted.
         add: arguments of the command that writes it; remove: of the one that takes it out, also before `add`.
-        instead: what to edit where the client's command is not to be found.
+        entry: the same in the client's file: to see whether it is there, and to edit where there is no such command.
     """
 
-    present: Callable[[], bool]
     add: list[str]
     remove: list[str]
-    instead: Entry
+    entry: Entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +110,17 @@ class Harness:
 
 
 def here(environ: Mapping[str, str]) -> Setup:
-    """The set-up for this user and this command."""
+    """The set-up for this user and this command.
+
+    Raises:
+        FileNotFoundError: no ``agentbus`` is to be found that a client could start.
+    """
     home = environ.get("HOME") or os.path.expanduser("~")
-    command = shutil.which("agentbus", path=environ.get("PATH")) or sys.argv[0]
+    beside = [sys.argv[0], os.path.join(os.path.dirname(sys.executable), "agentbus")]
+    named = [path for path in beside if os.path.basename(path) == "agentbus" and os.access(path, os.X_OK)]
+    command = named[0] if named else shutil.which("agentbus", path=environ.get("PATH"))
+    if command is None:
+        raise FileNotFoundError(errno.ENOENT, "found no command called agentbus: install it first")
     return Setup(home, environ, os.path.abspath(command))
 
 

@@ -237,13 +237,13 @@ def test_a_repository_file_that_cannot_be_read_is_a_fault(patient: Patient) -> N
 
 def test_an_entry_that_is_no_name_and_a_channel_that_is_not_there_are_faults(patient: Patient) -> None:
     patient.born()
-    file = repository_file(patient, '{"identity": "shop", "channels": ["general", "memry", 7, "over/there"]}')
+    file = repository_file(patient, '{"identity": "shop", "channels": ["general", "memry", 7, "reviews"]}')
     ((level, what),) = patient.bad("repository")
     assert (level, what.startswith(".local/agentbus.json: ")) == ("fault", True)
     first, second = patient.found("channels")
     assert first["what"] == 'the persistent list names the channel "memry", which does not exist'
     assert first["do"] == f'agentbus channel create memry, or mend the name in {file} if it should be "memory"'
-    assert second["do"] == "agentbus channel create over/there"
+    assert second["do"] == "agentbus channel create reviews"
     file.write_text('{"identity": "shop", "channels": []}')
     assert patient.found("channels")[0]["what"] == "persistent channels: (none)"
 
@@ -298,7 +298,7 @@ def test_a_linked_worktree_says_which_file_holds(patient: Patient, monkeypatch: 
     identity, worktree = (each["what"] for each in patient.found("repository"))
     assert identity == f'the identity here is "shop", by {patient.repository}/.local/agentbus.json'
     assert worktree == linked + "the main checkout's file"
-    patient.run("subscribe", "general")
+    patient.run("subscribe", "reviews")
     assert patient.found("repository")[1]["what"] == linked + "its own file"
     (patient.root / "tree" / ".git").write_text("gitdir: /nowhere\n")
     ((level, what),) = patient.bad("repository")

@@ -240,10 +240,11 @@ def test_the_life_of_a_message_is_an_object_or_a_story(data: Path) -> None:
     assert ask("--message", str(seq), "--as", "ann")[1].count("none of those asked for") == 1
 
 
-def test_every_state_there_was_can_be_had_again(data: Path) -> None:
+@pytest.mark.parametrize("seed", [7, 8, 9])
+def test_every_state_there_was_can_be_had_again(data: Path, seed: int) -> None:
     host = open_at(data)
     then: dict[int, bytes] = {}
-    calls = RandomCalls(host, "web", Random(7))  # noqa: S311  # a test that can be repeated
+    calls = RandomCalls(host, "web", Random(seed))  # noqa: S311  # a test that can be repeated
     for _ in range(60):
         then[json.loads(live(host))["last_seq"]] = live(host)
         calls.step()
@@ -376,3 +377,39 @@ def test_the_reference_shows_what_is_printed(monkeypatch: pytest.MonkeyPatch) ->
 def test_the_reference_names_every_question_and_filter() -> None:
     text = (GOLDEN.parent.parent / "docs" / "reference.md").read_text().split("### Replay\n")[1].split("\n## ")[0]
     assert [name for name in VALUES if f"--{name}" not in text] == []
+
+
+HOSTILE = "\x1b[2J\x9b31m\x07\r\n\u2028\u202e\u200f\x7fend"
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_no_answer_carries_what_others_wrote_to_the_terminal_as_control(data: Path, form: list[str]) -> None:
+    writer = Writer(data / "journal")
+    who, other, owner = f"a{HOSTILE}", f"b{HOSTILE}", "a1" * 12
+    writer.write({"type": "channel_created", "channel": HOSTILE, "kind": "ordinary"})
+    for name in (who, other):
+        session = {"as": name, "owner": owner, "name": name, "context": HOSTILE, "client": HOSTILE}
+        joined = {"type": "subscribed", "as": name, "channel": HOSTILE, "cursor": 0}
+        writer.write({"type": "registered", **session}, joined)
+    extras = {"label": HOSTILE, "metadata": {HOSTILE: HOSTILE}, "key": HOSTILE}
+    writer.write(posted(HOSTILE, channel=HOSTILE, **{"as": who}, **extras))  # 6
+    gap = {"channel": HOSTILE, "from": 1, "to": 2, "cause": HOSTILE}
+    batch = {"as": other, "token": HOSTILE, "ends": {HOSTILE: 6}, "include_own": False, "gaps": [gap]}
+    writer.write({"type": "delivered", **batch})
+    writer.write(posted(HOSTILE, channel=HOSTILE, reply_to=6, **{"as": other}))
+    writer.write({"type": "acked_all", "as": other, "before": 7, "by": HOSTILE})
+    for question, status in (
+        (["--message", "6"], 0),
+        (["--inbox", other, "--at", "8"], 0),
+        (["--diff", "2", "8"], 0),
+        (["--stats"], 0),
+        (["--channel", HOSTILE], 0),
+        (["--thread", "6"], 0),
+        (["--inbox", HOSTILE], 1),
+        (["--grep", f"({HOSTILE}"], 2),
+        (["--type", HOSTILE], 2),
+        (["--since", HOSTILE], 2),
+    ):
+        ended, out, err = ask(*question, *form, data)
+        assert ended == status, err
+        assert not set((out + err).replace("\n", "")) & set(HOSTILE) - set("[2J31mend"), question

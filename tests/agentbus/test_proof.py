@@ -122,7 +122,7 @@ def test_a_history_that_was_written_anew_differs_from_the_first_changed_anchor_o
         f"failed: 0 faults, 0 lost ranges and 1 anchor without a match; the rest verifies: {extent}",
     ]
     out = verify(tmp_path / "forged", "--anchor", kept[6])[1]
-    narrow = "it was changed at or before seq 6, which an earlier anchor would narrow down, or is another journal"
+    narrow = "a line at or before seq 6 was changed, or this is another journal: try an earlier anchor"
     assert out[1] == narrow
 
 

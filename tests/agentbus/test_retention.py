@@ -10,7 +10,7 @@ import pytest
 
 from agentbus import commands as cmd
 from agentbus import events as ev
-from agentbus import limits, queries
+from agentbus import limits, queries, snapshot
 from agentbus.decide import retention
 from agentbus.errors import BusError
 from agentbus.names import AgentName, ChannelName
@@ -359,6 +359,22 @@ def test_a_mere_ack_tells_nothing_and_a_receive_without_room_for_a_gap_hands_out
             break
         assert len(batch.gaps) in {1, 2, 3}
     assert (told, seqs(batch)) == (4, [new])
+
+
+def test_a_state_from_a_snapshot_hides_and_evicts_as_the_one_it_was_taken_of(world: World) -> None:
+    at = world.now_ms
+    first = world.post(SAM)
+    world.now_ms = at + HOUR_MS
+    ahead = world.post(SAM)
+    world.now_ms = at + MINUTE_MS
+    back = world.post(SAM)
+    restored = snapshot.decode(memoryview(snapshot.encode(world.state)))
+    assert (restored.oldest_ms, restored.evicted_ms) == (at, ALWAYS_MS)
+    for state in (world.state, restored):
+        general = state.channels["general"]
+        assert hidden_through(general, at + 2 * MINUTE_MS) == first
+        assert hidden_through(general, at + 2 * HOUR_MS) == back
+        assert list(general.retained.seqs) == [first, ahead, back]
 
 
 # --- threads

@@ -229,7 +229,7 @@ def test_texts_that_are_gone_are_taken_out_once_they_are_most(
     reading = sam.search_index.open(lambda: None)
     assert reading is not None
     assert (reading.covers.texts, reading.covers.seq) == (5, last_seq + 1)
-    index.close(reading)
+    index_room.close(reading)
     same(sam, data, "common", "w5", "w99")
 
 

@@ -273,3 +273,64 @@ def test_what_others_wrote_since_a_commit_that_failed_is_read_under_the_lock(kit
 
     journal.commit(build, deadline=soon())
     assert seen == [other.seq]
+
+
+def keep_line_one(kit: Kit) -> int:
+    data = kit.segment().read_bytes()
+    kit.segment().write_bytes(data[: data.index(b"\n") + 1])
+    return 1
+
+
+def begin_a_segment(kit: Kit) -> int:
+    last = len(kit.segment().read_bytes().splitlines())
+    kit.segment(last + 1).touch()
+    return last
+
+
+def leave_out_a_line_feed(kit: Kit) -> int:
+    cut_line_feed(kit)
+    return 2
+
+
+@pytest.mark.parametrize("stop", [keep_line_one, begin_a_segment, leave_out_a_line_feed])
+def test_what_a_writer_that_was_killed_did_not_finish_is_there_before_a_commit_is_built(
+    kit: Kit, stop: Callable[[Kit], int]
+) -> None:
+    kit.commit(kit.open())
+    last = stop(kit)
+    journal = kit.open()
+    assert [commit.seq for commit in journal.read(0)][-1] == last
+    seen: list[int] = []
+
+    def build(_time: str) -> bytes:
+        seen.extend(commit.seq for commit in journal.read(last))
+        return events("built")
+
+    assert journal.commit(build, deadline=soon()).seq == last + 2
+    assert seen == [last + 1]
+
+
+@pytest.mark.parametrize(("later_ns", "looks"), [(-1, 1), (0, 0), (19_999_999, 0), (20_000_000, 1)])
+def test_the_last_line_is_looked_at_again_unless_the_files_time_is_that_of_our_own_write(
+    kit: Kit, later_ns: int, looks: int
+) -> None:
+    files = FaultyFiles()
+    journal = kit.open(files=files)
+    kit.commit(journal)
+    written_ns = journal._writer._appended_ns
+    os.utime(kit.segment(), ns=(written_ns - later_ns, written_ns - later_ns))
+    files.calls.clear()
+    kit.commit(journal)
+    assert files.calls.count("pread") == looks
+
+
+def test_a_segment_replaced_by_one_of_the_same_size_takes_no_line_though_nobody_reads(kit: Kit) -> None:
+    journal = kit.open()
+    kit.commit(journal, "one")
+    kit.data.rename(kit.data.with_name("before"))  # kept, so that its inode is not given again
+    kit.commit(kit.open(), "two")
+    size = kit.segment().stat().st_size
+    with pytest.raises(ReplacedError):
+        journal.commit(lambda _: events("blind"), deadline=soon())
+    assert kit.segment().stat().st_size == size
+    assert kit.texts() == ["two"]
