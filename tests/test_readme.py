@@ -42,6 +42,11 @@ def test_the_tampering_is_found_as_the_readme_shows(tmp_path: Path) -> None:
             path.chmod(0o600)  # the golden journal may be read-only where it was checked out
 
 
+def test_the_life_of_a_message_is_told_as_the_readme_shows(tmp_path: Path) -> None:
+    ((command, printed),) = transcript("--message 5")
+    assert run(command, ROOT, tmp_path) == printed
+
+
 def test_the_damage_of_the_example_is_taken_out_as_the_readme_shows(tmp_path: Path) -> None:
     data = tmp_path / ".local" / "share" / "agentbus"
     data.mkdir(parents=True)

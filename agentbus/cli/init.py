@@ -16,21 +16,36 @@ from agentbus.visible import render_visible
 
 _IGNORED = ".local/"
 _IGNORING_LINES = frozenset((b".local", b".local/", b"/.local", b"/.local/"))
-_GITIGNORE_BYTES_MAX = 1 << 20
+_FILE_BYTES_MAX = 1 << 20
 _GIT_WAIT_S = 10
 
 
 @click.command()
 @click.option("--identity", "name", metavar="NAME", help="The identity; default: the repository root's basename.")
+@click.option(
+    "--agents-md/--no-agents-md",
+    default=None,
+    help="Put the session protocol into AGENTS.md as a section of its own, for agents that read that file; or take"
+    " it out.",
+)
 @click.option("--global", "everywhere", is_flag=True, help="Set up the harnesses of this user, not a repository.")
 @click.option(
     "--harness", "names", multiple=True, type=click.Choice(NAMES), help="With --global: only this one; repeatable."
 )
 @click.option("--dry-run", "dry", is_flag=True, help="With --global: change nothing, say what would be done.")
 @click.option("--uninstall", is_flag=True, help="With --global: take everything out again.")
+@click.option("--config", "config_path", metavar="FILE", help="With --global: the settings that every harness is told.")
 @click.pass_context
-def init(  # one option each
-    ctx: click.Context, name: str | None, names: tuple[str, ...], *, everywhere: bool, dry: bool, uninstall: bool
+def init(  # noqa: PLR0913  # one option each
+    ctx: click.Context,
+    name: str | None,
+    agents_md: bool | None,  # noqa: FBT001  # an option
+    names: tuple[str, ...],
+    config_path: str | None,
+    *,
+    everywhere: bool,
+    dry: bool,
+    uninstall: bool,
 ) -> None:
     """Set this repository up, or with --global every coding agent here; print what is left.
 
@@ -39,15 +54,15 @@ def init(  # one option each
     nothing.
     """
     if everywhere:
-        if name is not None:
-            raise click.UsageError("--identity goes with a repository, not with --global.")
-        ctx.exit(set_up(names, dry=dry, uninstall=uninstall))
-    if names or dry or uninstall:
-        raise click.UsageError("--harness, --dry-run and --uninstall go with --global.")
-    _init_repository(name)
+        if name is not None or agents_md is not None:
+            raise click.UsageError("--identity and --agents-md go with a repository, not with --global.")
+        ctx.exit(set_up(names, config_path, dry=dry, uninstall=uninstall))
+    if names or dry or uninstall or config_path:
+        raise click.UsageError("--harness, --dry-run, --uninstall and --config go with --global.")
+    _init_repository(name, agents_md=agents_md)
 
 
-def _init_repository(name: str | None) -> None:
+def _init_repository(name: str | None, *, agents_md: bool | None) -> None:
     done = repoconfig.init(working_directory(), name)
     verb = "wrote" if done.written else "nothing to change in"
     click.echo(render_visible(f'Agentbus: {verb} {done.path} (identity "{done.identity}").'))
@@ -55,8 +70,41 @@ def _init_repository(name: str | None) -> None:
     added = _ignore(done.home, gitignore)
     ignored = f"added {_IGNORED} to {gitignore}" if added else f"git ignores {_IGNORED} already"
     click.echo(render_visible(f"Agentbus: {ignored}."))
+    if agents_md is not None:
+        path = f"{done.home}/AGENTS.md"
+        changed = _edit_agents_md(path, done.identity if agents_md else None)
+        verb = (
+            ("wrote the protocol into" if agents_md else "took the protocol out of") if changed else "nothing to do in"
+        )
+        click.echo(render_visible(f"Agentbus: {verb} {path}."))
     click.echo("")
     click.echo(render_setup(done.identity, os.environ), nl=False)
+
+
+def _edit_agents_md(path: str, identity: str | None) -> bool:
+    """Put the protocol for an identity into a file of rules, or with None take it out; whether anything changed."""
+    from agentbus.harness import section  # noqa: PLC0415  # only on request
+
+    def edited(text: str) -> str:
+        return section.drop(text) if identity is None else section.put(text, identity)
+
+    try:
+        text = _read(path).decode()
+        if edited(text) == text:
+            return False
+        with replace.exclusive(path) as write:
+            after = edited(_read(path).decode())
+            if after:
+                write(after.encode())
+            else:
+                os.unlink(path)
+    except UnicodeDecodeError as error:
+        raise click.ClickException(f"{path}: byte {error.start + 1} is not UTF-8; left as it is") from error
+    except section.BrokenSectionError as error:
+        raise click.ClickException(f"{path}: {error}; mend it by hand") from error
+    except OSError as error:
+        raise click.ClickException(f"{path}: {error.strerror}; left as it is") from error
+    return True
 
 
 def _ignore(home: str, gitignore: str) -> bool:
@@ -72,8 +120,8 @@ def _ignore(home: str, gitignore: str) -> bool:
     return True
 
 
-def _read(gitignore: str) -> bytes:
-    return read_regular(gitignore, _GITIGNORE_BYTES_MAX) if is_present(gitignore) else b""
+def _read(path: str) -> bytes:
+    return read_regular(path, _FILE_BYTES_MAX) if is_present(path) else b""
 
 
 def _is_ignored(home: str, text: bytes) -> bool:

@@ -73,6 +73,11 @@ def is_stopped(pid: int) -> bool:
         with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             return file.read().rpartition(")")[2].split()[0] in {"T", "t"}
         return False
+    return is_stopped_by_psutil(pid)
+
+
+def is_stopped_by_psutil(pid: int) -> bool:
+    """The same as psutil tells it."""
     import psutil  # noqa: PLC0415  # only where there is no /proc
 
     with contextlib.suppress(psutil.Error):

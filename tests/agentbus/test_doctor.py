@@ -143,14 +143,13 @@ def test_a_plugin_says_what_it_starts(text: str, listed: list[Run]) -> None:
 
 # --- Codex's trust
 
-HOOKS = {"hooks": {"SessionStart": [{"hooks": [{"command": "/x/other"}, {}]}, {"hooks": [{}]}]}}
 COMMAND = "/usr/bin/agentbus hook session-start --for codex"
 MEASURED = "sha256:a9a6b5dc50d221dd3f4b8c8b611edfc61d6a69c7b6b203ba177258389294ede1"
 
 
 def stands(config: Any, **group: Any) -> list[tuple[str, str]]:  # noqa: ANN401  # parsed TOML
     handler = {"type": "command", "command": COMMAND, "timeout": 10}
-    hooks = {"hooks": {"SessionStart": [{}, {"hooks": [handler], **group}], "Stop": 3, "Other": [4]}}
+    hooks = {"hooks": {"SessionStart": [{}, {"hooks": [handler, {"command": "x"}], **group}], "Stop": 3, "Other": [4]}}
     return list(trust.trust(config, hooks, ("/elsewhere/hooks.json", "/home/hooks.json")))
 
 
@@ -166,14 +165,16 @@ def test_a_hook_is_trusted_by_the_hash_that_codex_itself_computes() -> None:
 def test_a_hook_that_is_not_what_was_trusted_is_told_from_one_that_never_was() -> None:
     assert stands(noted(trusted_hash="sha256:0")) == [("SessionStart", "changed")]
     assert stands(noted(trusted_hash=MEASURED), matcher="startup") == [("SessionStart", "changed")]
-    for config in ({}, {"hooks": 3}, {"hooks": {"state": []}}, noted(), noted(enabled=True)):
+    never: list[Any] = [{}, {"hooks": 3}, {"hooks": {"state": []}}, noted(), noted(enabled=True)]
+    for config in never:
         assert stands(config) == [("SessionStart", "untrusted")]
     assert stands(noted(trusted_hash=MEASURED, enabled=False)) == [("SessionStart", "off")]
 
 
 def test_hooks_may_be_off_altogether() -> None:
     assert trust.are_off({"features": {"hooks": False}})
-    assert not any(map(trust.are_off, ({}, {"features": 3}, {"features": {"hooks": True}})))
+    on: list[Any] = [{}, {"features": 3}, {"features": {"hooks": True}}]
+    assert not any(map(trust.are_off, on))
 
 
 # --- how checks are run

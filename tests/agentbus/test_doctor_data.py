@@ -325,6 +325,7 @@ def test_a_session_whose_process_is_stopped_is_noted_by_name(patient: Patient) -
         try:
             until(lambda: people.is_stopped(pid))
             assert patient.bad("stopped") == [("note", f'process {pid} is stopped: the server of "sam"')]
+            assert people.is_stopped_by_psutil(pid)
         finally:
             os.kill(pid, signal.SIGCONT)
 
@@ -358,6 +359,9 @@ def test_a_writer_lock_that_does_not_come_free_is_a_fault_that_names_who_holds_i
         f"kill -CONT {pid}",
     )
     assert told(list(people.writer_lock(patient.visit()))) == [("ok", "the writer lock comes free")]
+    assert not people.is_stopped_by_psutil(os.getpid())
+    assert not people.is_stopped_by_psutil(pid)
+    assert not people.is_stopped(pid)
 
 
 def test_letters_that_nobody_reads_are_noted(patient: Patient) -> None:

@@ -61,3 +61,29 @@ def test_who_unsubscribes_is_told_no_more_of_what_went_from_that_channel(world: 
     world.commit(ev.Unsubscribed("Sam", "memory", "asked"))
     assert world.state.batches["Sam"].ends == {"general": kept}
     assert world.state.batches["Sam"].gone == []
+
+
+def test_of_a_memory_that_is_deleted_no_reply_is_left(world: World) -> None:
+    asked = world.post("Ann")
+    answer = world.post("Bob", "memory", reply_to=asked)
+    assert world.state.replies == {answer: asked}
+    world.delete("Bob", answer)
+    assert world.state.replies == {}
+
+
+def test_what_is_evicted_from_a_batch_is_what_lies_below_that_seq(world: World) -> None:
+    world.register("Sam", "general")
+    first, second = world.post("Ann"), world.post("Ann")
+    world.commit(ev.Delivered("Sam", "token", {"general": second}, include_own=False))
+    world.commit(ev.Evicted("general", second))
+    assert world.state.batches["Sam"].gone == [(first, "general")]
+    world.commit(ev.Evicted("general", second + 1))
+    assert world.state.batches["Sam"].gone == [(first, "general"), (second, "general")]
+
+
+def test_to_ack_a_gap_that_is_not_open_any_more_is_no_fault(world: World) -> None:
+    world.register("Sam", "general")
+    gap = ev.Gap("general", 3, 3, 1, "retention")
+    world.commit(ev.Delivered("Sam", "token", {}, include_own=False, gaps=[gap]))
+    world.commit(ev.Acked("Sam", "token"))
+    assert world.state.batches == {}

@@ -74,7 +74,7 @@ def test_a_turn_is_held_once_for_what_is_new(opencode: Ground, tmp_path) -> None
     threading.Thread(target=speak, daemon=True).start()
     with Screen(opencode, tmp_path, "opencode") as screen:
         try:
-            screen.until(lambda shown: "Ask anything" in shown)
+            screen.until(lambda shown: "Ask anything" in shown, 150)
             screen.type("go to work")
             held = opencode.model.until(lambda each: "1 new message waits" in told(each.body))
         finally:
@@ -89,7 +89,7 @@ def test_an_idle_session_is_woken(opencode: Ground, tmp_path) -> None:
     call(peer, "register", name="beta")
     with Screen(opencode, tmp_path, "opencode") as screen:
         try:
-            screen.until(lambda shown: "Ask anything" in shown)
+            screen.until(lambda shown: "Ask anything" in shown, 150)
             screen.type("go to work")
             screen.until(lambda shown: "idle now" in shown)
             time.sleep(4)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import stat
 from typing import TYPE_CHECKING
@@ -11,12 +12,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from journal import ReplacedError, TooLargeError, UnsyncedError, UnwritableError
-from journal.record import LINE_BYTES_MAX
+from journal.record import LINE_BYTES_MAX, encode
 from tests.journal.conftest import FaultyFiles, events, soon
+from tests.journal.test_segment import TIME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from journal import Journal
     from tests.journal.conftest import Kit
 
 
@@ -318,6 +321,7 @@ def test_the_last_line_is_looked_at_again_unless_the_files_time_is_that_of_our_o
     journal = kit.open(files=files)
     kit.commit(journal)
     written_ns = journal._writer._appended_ns
+    assert written_ns > 0
     os.utime(kit.segment(), ns=(written_ns - later_ns, written_ns - later_ns))
     files.calls.clear()
     kit.commit(journal)
@@ -334,3 +338,52 @@ def test_a_segment_replaced_by_one_of_the_same_size_takes_no_line_though_nobody_
         journal.commit(lambda _: events("blind"), deadline=soon())
     assert kit.segment().stat().st_size == size
     assert kit.texts() == ["two"]
+
+
+def unfinished(kit: Kit, journal: Journal, line_bytes: int) -> None:
+    """Leave a line at the end that verifies and lacks its LF, so many bytes long with it."""
+    seq, prev = journal.last_seq + 1, journal.anchor.partition(":")[2]
+    spare = line_bytes - len(encode(seq, TIME, 1, events(""), prev)[0])
+    with kit.segment().open("ab") as file:
+        file.write(encode(seq, TIME, 1, events("x" * spare), prev)[0][:-1])
+
+
+def test_a_whole_line_far_into_a_segment_gets_its_line_feed(kit: Kit) -> None:
+    journal = kit.open()
+    for _ in range(2):
+        kit.commit(journal, "x" * (LINE_BYTES_MAX * 2 // 3))
+    unfinished(kit, journal, 500)
+    kit.commit(journal, "after")
+    assert len(kit.texts()) == 4
+    assert journal.set_aside() == []
+
+
+@pytest.mark.parametrize(("too_much", "pieces"), [(0, 0), (1, 1)])
+def test_of_a_line_without_its_line_feed_that_would_be_too_long_nothing_is_kept(
+    kit: Kit, too_much: int, pieces: int
+) -> None:
+    journal = kit.open()
+    kit.commit(journal)
+    unfinished(kit, journal, LINE_BYTES_MAX + too_much)
+    kit.commit(journal, "after")
+    assert len(kit.texts()) == 3 - pieces
+    assert len(journal.set_aside()) == pieces
+
+
+def test_a_piece_set_aside_is_named_by_where_it_stood_when_and_by_whom_it_was_taken(kit: Kit) -> None:
+    kit.commit(kit.open())
+    size = kit.segment().stat().st_size
+    tear(kit)
+    told: list[str] = []
+    journal = kit.open(on_set_aside=told.append)
+    kit.commit(journal)
+    assert journal.set_aside() == told
+    assert re.fullmatch(rf"{1:020d}-{size}-\d{{19}}-{os.getpid()}\.torn", told[0])
+
+
+def test_a_bookmark_names_the_journal_that_this_process_began(kit: Kit) -> None:
+    journal = kit.open()
+    at = journal.bookmark(kit.commit(journal).seq)
+    assert at is not None
+    assert at.position.journal
+    assert f'"journal":"{at.position.journal}"'.encode() in kit.segment().read_bytes()
