@@ -232,6 +232,7 @@ def _memory_deleted(state: State, event: ev.MemoryDeleted, now: _Moment) -> None
         return
     _forget(state, state.channels[memory.channel], memory.seq)
     state.revised.pop(memory.seq, None)
+    state.replies.pop(memory.id, None)  # an edited one stays in its thread
     _keep_receipt(state, event, now, memory.id, memory.revision)
 
 
@@ -239,7 +240,6 @@ def _forget(state: State, channel: Channel, seq: int) -> None:
     _note_gone(state, channel, seq, seq)
     channel.retained.remove(seq)
     state.addressed.pop(seq, None)
-    state.replies.pop(seq, None)
 
 
 def _delivered(state: State, event: ev.Delivered, now: _Moment) -> None:

@@ -6,16 +6,20 @@ costs one more mention.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from agentbus import config, whose
 from agentbus.errors import BusError
 from agentbus.harness.forms import render_reason
 from agentbus.host import open_journal, open_snapshots
 from agentbus.owners import Owners
+from agentbus.processes import Process
 from agentbus.projection import Projection
 from agentbus.unseen import by_channel, unseen
 from agentbus.waiting import Seat, caught_up, watch_over
@@ -25,11 +29,28 @@ from journal import JournalError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from agentbus.processes import Process
     from agentbus.state import Session
     from agentbus.unseen import Unseen
 
 _HOUR_MS = 3600 * 1000
+_DIGITS_MAX = 20
+STOP_FIRST_S = 1.0
+"""At a turn's end the hook that holds it goes first: it answers within that time, and a run that nobody watches has no
+other."""
+
+
+class Caller(Struct, frozen=True):
+    """Who runs a hook.
+
+    Attributes:
+        harness: its process, as far as that can be told.
+        directory: where its session works.
+        thread: its own id of the session; None if it has none that its servers know as well.
+    """
+
+    harness: Process | None
+    directory: str
+    thread: str | None
 
 
 class Mentioned:
@@ -40,30 +61,38 @@ class Mentioned:
         self._owners = data / "owners"
         self._path = self._directory / owner
 
+    def claim(self, found: list[Unseen]) -> list[Unseen]:
+        """Those of the messages that nobody has told yet: they are the caller's to tell now.
+
+        Two hooks of one session may have found the same ones, at a turn's end, when a waiter begins as well.
+
+        Raises:
+            OSError: that cannot be noted. Then nothing may be told: it would be told for ever.
+        """
+        self._directory.mkdir(mode=0o700, exist_ok=True)
+        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)  # held for two system calls
+            told = int(os.pread(fd, _DIGITS_MAX, 0) or b"0")
+            new = [message for message in found if message.at.seq > told]
+            if new:
+                os.pwrite(fd, b"%d" % new[-1].at.seq, 0)  # never shorter than what stood there
+        finally:
+            os.close(fd)
+        self._sweep()
+        return new
+
     def seq(self) -> int:
         """The seq; 0 if it was told of nothing."""
         try:
-            return int(self._path.read_text())
+            return int(self._path.read_bytes() or b"0")
         except (OSError, ValueError):
             return 0
-
-    def note(self, seq: int) -> bool:
-        """Remember that everything up to ``seq`` was told. False if that is not possible: then nothing may be told."""
-        try:
-            self._directory.mkdir(mode=0o700, exist_ok=True)
-            temporary = self._path.with_suffix(f".{os.getpid()}")
-            temporary.touch(mode=0o600)
-            temporary.write_text(str(seq))
-            temporary.replace(self._path)
-            self._sweep()
-        except OSError:
-            return False
-        return True
 
     def _sweep(self) -> None:
         """Unlink what was told to owners that are gone."""
         for file in self._directory.iterdir():
-            if not (self._owners / f"{file.stem}.lock").exists():
+            if not (self._owners / f"{file.name}.lock").exists():
                 with suppress(OSError):
                     file.unlink()
 
@@ -71,11 +100,12 @@ class Mentioned:
 class _Session:
     """The session a hook speaks for, and what it may be told."""
 
-    def __init__(self, config_path: str | None, harness: Process | None, directory: str) -> None:
+    def __init__(self, config_path: str | None, caller: Caller) -> None:
         self.settings = config.load(config_path, os.environ)
         self.journal = open_journal(self.settings, read_only=True)
         self._projection = Projection(self.journal, open_snapshots(self.settings))
-        owners = whose.owners_here(Owners(self.settings.data_directory / "owners"), harness, directory)
+        held = Owners(self.settings.data_directory / "owners")
+        owners = whose.owners_here(held, caller.harness, caller.directory, caller.thread)
         # Without an owner there is no session: the journal need not be read.
         self.session: Session | None = whose.session_of(caught_up(self._projection), owners) if owners else None
 
@@ -85,46 +115,56 @@ class _Session:
         return Mentioned(self.settings.data_directory, self.session.owner)
 
     def look(self, *, only_addressed: bool) -> tuple[int, list[Unseen]]:
-        """The last seq, and what waits that it was not told of."""
+        """The last seq, and what waits that nobody has told: it is told from here on.
+
+        Raises:
+            OSError: as `Mentioned.claim`.
+        """
         assert self.session is not None  # noqa: S101  # as above
         state = caught_up(self._projection)
         horizon_ms = time.time_ns() // 1_000_000 - self.settings.message_retention_hours * _HOUR_MS
-        after = self.mentioned().seq()
-        found = unseen(state, self.session.as_, horizon_ms=horizon_ms, after=after, only_addressed=only_addressed)
-        return state.last_seq, found
+        mentioned = self.mentioned()
+        found = unseen(
+            state,
+            self.session.as_,
+            horizon_ms=horizon_ms,
+            after=mentioned.seq(),
+            only_addressed=only_addressed,
+        )
+        return state.last_seq, mentioned.claim(found) if found else []
 
-    def tell(self, found: list[Unseen], *, addressed: bool) -> str | None:
-        """The sentence about what was found, once."""
+    def render(self, found: list[Unseen], *, addressed: bool) -> str:
+        """The sentence about what was found."""
         assert self.session is not None  # noqa: S101  # as above
-        if not found or not self.mentioned().note(found[-1].at.seq):
-            return None
         return render_reason(self.session.as_, by_channel(found), addressed=addressed)
 
 
-def reason_to_go_on(config_path: str | None, harness: Process | None, directory: str) -> str | None:
+def reason_to_go_on(config_path: str | None, caller: Caller) -> str | None:
     """What a turn that is about to end should be told; None to let it end. Whatever is wrong lets it end."""
     try:
-        session = _Session(config_path, harness, directory)
+        session = _Session(config_path, caller)
         if session.session is None:
             return None
-        return session.tell(session.look(only_addressed=False)[1], addressed=False)
-    except (BusError, JournalError, OSError):
+        _, found = session.look(only_addressed=False)
+        return session.render(found, addressed=False) if found else None
+    except (BusError, JournalError, OSError, ValueError):
         return None
 
 
-def wait_for_reason(config_path: str | None, harness: Process | None, directory: str) -> str | None:
+def wait_for_reason(config_path: str | None, caller: Caller) -> str | None:
     """Sleep until a message addressed to the session waits, and give what to tell it; None if it shall sleep on."""
     try:
-        session = _Session(config_path, harness, directory)
+        session = _Session(config_path, caller)
         if session.session is None:
             return None
         seat = Seat(session.settings.data_directory / "waiters", session.session.as_)
         seat.take()
         try:
-            ended = watch_over(seat, harness)
+            ended = watch_over(seat, caller.harness)
+            time.sleep(STOP_FIRST_S)
             found = sleep(session.journal, lambda: session.look(only_addressed=True), ended, float("inf"))
         finally:
             seat.leave()
-        return None if isinstance(found, str) else session.tell(found, addressed=True)
-    except (BusError, JournalError, OSError):
+        return None if isinstance(found, str) else session.render(found, addressed=True)
+    except (BusError, JournalError, OSError, ValueError):
         return None

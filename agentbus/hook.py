@@ -81,7 +81,7 @@ def _end_turn(harness: str, given: dict[str, Any], config_path: str | None) -> i
     signal.setitimer(signal.ITIMER_REAL, _ANSWER_S)
     from agentbus import holding  # noqa: PLC0415  # the bus and all it stands on
 
-    reason = holding.reason_to_go_on(config_path, processes.harness(), _directory(given))
+    reason = holding.reason_to_go_on(config_path, holding.Caller(processes.harness(), *_where(given)))
     signal.setitimer(signal.ITIMER_REAL, 0)
     if reason is not None:
         identity.write_text(1, forms.render_stop(harness, reason))
@@ -96,7 +96,7 @@ def _wake(harness: str, given: dict[str, Any], config_path: str | None) -> int:
         return 0
     from agentbus import holding  # noqa: PLC0415  # as above
 
-    reason = holding.wait_for_reason(config_path, process, _directory(given))
+    reason = holding.wait_for_reason(config_path, holding.Caller(process, *_where(given)))
     if reason is None:
         return 0
     if harness == "codex":
@@ -129,11 +129,12 @@ def _queue_in_codex(thread: str, reason: str) -> int:
     return 0
 
 
-def _directory(given: dict[str, Any]) -> str:
-    named = given.get("cwd")
-    if isinstance(named, str) and named:
-        return named
-    try:
-        return os.getcwd()
-    except OSError:  # it is gone
-        return "/"
+def _where(given: dict[str, Any]) -> tuple[str, str | None]:
+    """The directory of the session, as its server names it, and the client's id of it."""
+    directory, thread = given.get("cwd"), given.get("session_id")
+    if not isinstance(directory, str) or not directory:
+        try:
+            directory = os.getcwd()
+        except OSError:  # it is gone
+            directory = "/"
+    return os.path.realpath(directory), thread if isinstance(thread, str) else None

@@ -119,6 +119,8 @@ class Methods:
         name, arguments = _parse_call(params, table)
         try:
             host = self._service.host(self._client)
+            if (thread := _thread_of(params)) is not None:
+                host.bus.owners.serve(thread)
             control = Control(host.bus, progress)
             call.attach(control)
             return table.call(name, arguments, host, control), False
@@ -198,6 +200,13 @@ def _parse_call(params: Object, table: Table) -> tuple[str, Object]:
     if not isinstance(arguments, dict | None):
         raise RefusedError(jsonrpc.INVALID_PARAMS, "arguments must be an object")
     return name, arguments or {}
+
+
+def _thread_of(params: Object) -> str | None:
+    """Which of the client's sessions calls, where it says so, as Codex does; its hooks are told the same id."""
+    meta = params.get("_meta")
+    thread = meta.get("threadId") if isinstance(meta, dict) else None
+    return thread if isinstance(thread, str) and len(thread) <= ERROR_VALUE_CHARS_MAX else None
 
 
 def _progress_sender(request: jsonrpc.Request, notify: Notify) -> Progress | None:

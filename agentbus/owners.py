@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _OWNER = re.compile(r"[0-9a-f]{24}")
 _SUFFIX = ".lock"
+_THREADS_MAX = 32
+"""A client has few sessions on one server; should it have more, the latest count."""
 _SYSTEM_FILES: Final = Files()
 
 
@@ -40,6 +42,7 @@ class Owners:
         self._directory = os.fspath(directory)
         self._files = files
         self._fd = -1
+        self._threads: tuple[str, ...] = ()
         self._mutex = threading.Lock()
         # A forked child shares the lock with us and must not keep it when we die. Weakly: a hook is never taken back.
         forget = weakref.WeakMethod(self._after_fork)
@@ -64,6 +67,16 @@ class Owners:
                 self._let_go()
                 self._fd = self._make()
 
+    def serve(self, thread: str) -> None:
+        """Note that a client's session of that id uses this process: its hooks know themselves by the same id."""
+        with self._mutex:
+            if thread in self._threads:
+                return
+            self._threads = (*self._threads, thread)[-_THREADS_MAX:]
+            if self._fd >= 0:
+                with contextlib.suppress(OSError):  # its hooks then go by process and directory
+                    self._write(self._fd)
+
     def _make(self) -> int:
         with contextlib.suppress(FileExistsError):
             os.mkdir(self._directory)
@@ -75,7 +88,7 @@ class Owners:
         fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             os.fchmod(fd, 0o600)
-            os.write(fd, json.dumps(_facts_of_process()).encode())
+            self._write(fd)
             self._files.try_lock(fd)  # nobody else knows the file
             os.rename(temporary, self._path(self.token))
         except BaseException:
@@ -84,6 +97,11 @@ class Owners:
                 os.unlink(temporary)
             raise
         return fd
+
+    def _write(self, fd: int) -> None:
+        data = json.dumps({**_facts_of_process(), "threads": self._threads}).encode()
+        os.pwrite(fd, data, 0)
+        os.ftruncate(fd, len(data))
 
     def _at_path(self) -> bool:
         try:
@@ -117,7 +135,7 @@ class Owners:
         return frozenset(owner for owner in set(owners) if not self.lives(owner))
 
     def living(self) -> list[dict[str, object]]:
-        """What each live owner's file says of it: owner, pid, started, directory, and its harness as {pid, started}."""
+        """What each live owner's file says of it: owner, pid, started, directory, threads, harness {pid, started}."""
         found: list[dict[str, object]] = []
         for owner in self._listed():
             if self.lives(owner):

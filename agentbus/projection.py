@@ -75,7 +75,10 @@ class Projection:
                 raise BehindError
             if lines % _LINES_BETWEEN_LOOKS == 0 and time.monotonic() >= deadline:
                 raise BusyError("the journal, which is still being read,")
-            events = self._decode(commit)
+            try:
+                events = wire.decode(commit.events)
+            except wire.MalformedError as error:
+                raise self._journal.corrupt_at(commit, error.cause) from error
             if type(events[0]) is Repaired and self._was_repaired(commit.seq, events):
                 self.restart()
                 self.catch_up(deadline, lines_max)
@@ -117,12 +120,6 @@ class Projection:
             return False  # a later repair may have taken the lost line of this one
         self._repairs.add(seq)
         return True
-
-    def _decode(self, commit: Commit) -> list[AnyEvent]:
-        try:
-            return wire.decode(commit.events)
-        except wire.MalformedError as error:
-            raise self._journal.corrupt_at(commit, error.cause) from error
 
     def _fold(self, commit: Commit, events: list[AnyEvent]) -> None:
         try:

@@ -109,13 +109,17 @@ def wait(
         deadline: of time.monotonic().
     """
     while True:
+        reason = ended()
+        if reason is not None:  # before the look: what it finds is another's to tell by now, or nobody's
+            return reason
         seq, found = look()
         if found:
             return found
-        while True:
+        left_s = deadline - time.monotonic()
+        while left_s > 0 and not journal.wait(seq, min(LOOK_S, left_s), lambda: False):
             reason = ended()
+            if reason is not None:
+                return reason
             left_s = deadline - time.monotonic()
-            if reason is not None or left_s <= 0:
-                return reason or "timeout"
-            if journal.wait(seq, min(LOOK_S, left_s), lambda: False):
-                break
+        if left_s <= 0:
+            return "timeout"

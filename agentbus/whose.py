@@ -16,16 +16,25 @@ if TYPE_CHECKING:
     from agentbus.state import Session, State
 
 
-def owners_here(owners: Owners, harness: Process | None, directory: str) -> list[str]:
+def owners_here(owners: Owners, harness: Process | None, directory: str, thread: str | None = None) -> list[str]:
     """Tokens of the live owners of a harness; where some of them work in ``directory``, only those.
 
-    A harness may have a server for each of its threads, or one for all of them.
+    A harness may have one server for all of its sessions, or one for each. Some tell their servers which session it is
+    that calls, and their hooks the same id: ``thread``. Then the servers of its other sessions do not count.
     """
     if harness is None:
         return []
-    mine = [owner for owner in owners.living() if owner.get("harness") == harness.named()]
+    mine = [
+        owner
+        for owner in owners.living()
+        if owner.get("harness") == harness.named() and _may_serve(owner.get("threads"), thread)
+    ]
     there = [owner for owner in mine if owner.get("directory") == directory]
     return [str(owner["owner"]) for owner in there or mine]
+
+
+def _may_serve(threads: object, thread: str | None) -> bool:
+    return thread is None or not isinstance(threads, list) or not threads or thread in threads
 
 
 def session_of(state: State, owners: Iterable[str]) -> Session | None:

@@ -84,7 +84,7 @@ def decode(line: bytes, prev_hash: str | None, segment: int = 0, offset: int = 0
             raise BadLineError("does not end in a hash")
     else:
         digest = _sha256(prev_hash.encode() + line[:-75]).hexdigest()
-        if not line.endswith(b',"hash":"%b"}' % digest.encode()):
+        if line[-75:] != b',"hash":"%b"}' % digest.encode():
             raise BadLineError(_mismatch(line, digest))
     try:
         parsed = _parse(line)

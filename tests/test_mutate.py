@@ -123,3 +123,9 @@ def test_of_a_kept_map_only_tests_that_changed_are_learned_anew(project: Path, t
 def test_tests_that_are_not_there_are_told(project: Path) -> None:
     found = run(project, "--tests", "tests/gone")
     assert (found.returncode, "there is no tests/gone" in found.stderr) == (2, True)
+
+
+def test_what_a_test_leaves_running_holds_nothing_up_and_is_ended(project: Path) -> None:
+    leaving = "import os, signal\n\n\ndef test_leaves_a_child():\n    if os.fork() == 0:\n        signal.pause()\n"
+    (project / "tests" / "journal" / "test_leaving.py").write_text(f"{leaving}    assert fits(2, [])\n\n\n{TESTS}")
+    assert "6 mutants, 2 killed" in run(project, "--in", "fits").stdout

@@ -36,7 +36,7 @@ def doctor(ctx: click.Context, config_path: str | None, *, whole: bool, as_json:
     The command, the coding agents, the settings, the data directory, the journal, who is on the bus, and this
     repository. Changes nothing. Exit 1 if there is a fault; a note is no fault.
     """
-    from agentbus.doctor import examine, findings  # noqa: PLC0415  # --help does without the harnesses
+    from agentbus.doctor import examine, findings  # noqa: PLC0415  # the help does without the harnesses
     from agentbus.doctor.visit import Visit  # noqa: PLC0415  # as above
 
     visit = Visit(config_path, os.environ, _directory())
@@ -46,7 +46,7 @@ def doctor(ctx: click.Context, config_path: str | None, *, whole: bool, as_json:
         print_json(findings.record(found, version=__version__, data_directory=data, directory=visit.directory))
     else:
         click.echo(f"Agentbus: {findings.render_verdict(found)}.")
-        _print(found, visit.setup.home, whole=whole)
+        _print(found, visit.home, whole=whole)
         if visit.refused:
             click.echo("Not looked at before the settings are right: the data directory, the journal, the sessions.")
     if findings.count(found, "fault"):

@@ -29,13 +29,14 @@ WAIT_S: Final = 30.0
 class Check:
     """One thing to look at: its name for programs, what it is about for people.
 
-    ``settled``: it needs settings, and is left out where there are none to be had.
+    ``settled``: it needs settings, and is left out where there are none to be had; ``folds``: and the State.
     """
 
     name: str
     about: str
     look: Callable[[Visit], Iterator[Finding]]
     settled: bool = True
+    folds: bool = False
 
 
 CHECKS: Final = (
@@ -54,11 +55,11 @@ CHECKS: Final = (
     Check("set-aside", chain.ABOUT, chain.set_aside),
     Check("snapshot", chain.ABOUT, chain.kept_fold),
     Check("search-index", chain.ABOUT, chain.search_index),
-    Check("stopped", people.ABOUT, people.stopped),
+    Check("stopped", people.ABOUT, people.stopped, folds=True),
     Check("writer-lock", people.ABOUT, people.writer_lock),
-    Check("dead-letters", people.ABOUT, people.dead_letters),
+    Check("dead-letters", people.ABOUT, people.dead_letters, folds=True),
     Check("repository", checkout.ABOUT, checkout.file, settled=False),
-    Check("channels", checkout.ABOUT, checkout.channels),
+    Check("channels", checkout.ABOUT, checkout.channels, folds=True),
     Check("ignored", checkout.ABOUT, checkout.ignored, settled=False),
     Check("project-clients", checkout.ABOUT, checkout.clients, settled=False),
 )
@@ -101,7 +102,7 @@ class _Look:
         """What it found by a time.monotonic() deadline; and if it is not done, that."""
         self._thread.join(max(0.0, deadline - time.monotonic()))
         if self._thread.is_alive():
-            late = of_late_check(self._check.about, self._check.name, wait_s)
+            late = of_late_check(self._check.about, self._check.name, wait_s, folds=self._check.folds)
             return [*self._found, msgspec.structs.replace(late, check=self._check.name)]
         if self._bug is not None:
             raise self._bug

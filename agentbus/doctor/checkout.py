@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
 import shlex
 import subprocess
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from agentbus import repoconfig, repository
-from agentbus.doctor import runs
 from agentbus.doctor.findings import fault, note, ok
+from agentbus.doctor.runs import find_runs, parse_file
 from agentbus.doctor.started import Owner, judge_run
+from agentbus.harness import HARNESSES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +32,7 @@ _CLIENT_FILES: Final = (
     ".codex/config.toml", "opencode.json",
 )  # fmt: skip
 _CLIENT_FILE_BYTES_MAX: Final = 1 << 20
+_CLAUDE_FILE_BYTES_MAX: Final = 64 << 20  # it grows with every session
 
 
 def file(visit: Visit) -> Iterator[Finding]:
@@ -129,10 +132,28 @@ def clients(visit: Visit) -> Iterator[Finding]:
         if not repository.is_present(path):
             continue
         try:
-            document = runs.parse(path, repository.read_regular(path, _CLIENT_FILE_BYTES_MAX).decode())
+            document = parse_file(path, repository.read_regular(path, _CLIENT_FILE_BYTES_MAX).decode())
         except (OSError, ValueError):
             continue  # not ours to judge, as long as nothing of ours is to be seen in it
         owner = Owner(ABOUT, f"Mend it in {path}", passes_on=not name.startswith(".codex"))
-        for run in runs.find(document):
-            named = msgspec.structs.replace(run, what=f"{path}: {run.what}")
-            yield from judge_run(visit, owner, named)
+        yield from _judge(visit, owner, path, document)
+    yield from _claude_s_own(visit, where.root)
+
+
+def _claude_s_own(visit: Visit, root: str) -> Iterator[Finding]:
+    """What Claude Code notes for this repository, as `claude mcp add` does unless it is told otherwise."""
+    by_command = HARNESSES["claude"](visit.setup).by_command
+    file = "" if by_command is None else by_command.entry.file
+    if not repository.is_present(file):
+        return
+    with contextlib.suppress(OSError, ValueError):  # who looks at the client says so
+        projects = parse_file(file, repository.read_regular(file, _CLAUDE_FILE_BYTES_MAX).decode()).get("projects")
+        noted = projects.get(root) if isinstance(projects, dict) else None
+        if isinstance(noted, dict):
+            owner = Owner(ABOUT, f"In {root}: claude mcp remove -s local agentbus", passes_on=True)
+            yield from _judge(visit, owner, f"{file} for this repository", noted)
+
+
+def _judge(visit: Visit, owner: Owner, where: str, document: dict[str, Any]) -> Iterator[Finding]:
+    for run in find_runs(document):
+        yield from judge_run(visit, owner, msgspec.structs.replace(run, what=f"{where}: {run.what}"))

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 from typing import TYPE_CHECKING, Final, Literal
 
-from agentbus.doctor import runs, trust, versions
 from agentbus.doctor.findings import fault, note, ok
+from agentbus.doctor.runs import find_in_plugin, find_runs, parse_file
 from agentbus.doctor.started import Owner, judge_run
+from agentbus.doctor.trust import are_off, read_trust
+from agentbus.doctor.versions import installed_version
 from agentbus.harness import HARNESSES
 from agentbus.harness.entries import UnusableTextError
 from agentbus.repository import is_present, read_regular
@@ -68,7 +71,8 @@ class _Client:
     def __init__(self, visit: Visit, harness: Harness) -> None:
         self._visit = visit
         self._harness = harness
-        self._set_up = f"agentbus init --global --harness {harness.name}"
+        told = "" if visit.config_path is None else f" --config {shlex.quote(visit.config_path)}"
+        self._set_up = f"agentbus init --global --harness {harness.name}{told}"
         self._owner = Owner(harness.title, self._set_up, passes_on=harness.name not in _PASSES_NOTHING_ON)
         command = harness.by_command
         self._entries = harness.entries if command is None else (command.entry, *harness.entries)
@@ -86,7 +90,7 @@ class _Client:
     def look(self) -> Iterator[Finding]:
         """Everything about it."""
         title, path = self._harness.title, self._harness.path(self._visit.told)
-        version = versions.version(path, self._harness.program, self._visit.environ) if path else ""
+        version = installed_version(path, self._harness.program, self._visit.environ) if path else ""
         where = f" at {path}" if path else ", without a command on the PATH"
         if not self.is_connected():
             why = "Its agents cannot reach the bus."
@@ -150,10 +154,10 @@ class _Client:
         listed: list[Run] = []
         for file in dict.fromkeys(entry.file for entry in self._entries):
             with contextlib.suppress(OSError, ValueError):  # the entries that stand there say so
-                listed += runs.find(runs.parse(file, _read(file)))
+                listed += find_runs(parse_file(file, _read(file)))
         for made in self._harness.made:
             with contextlib.suppress(OSError, ValueError):  # as above
-                listed += runs.find_in_plugin(_read(made.file))
+                listed += find_in_plugin(_read(made.file))
         found: dict[tuple[object, ...], Run] = {}
         for each in sorted(listed, key=lambda run: not run.is_server):
             found.setdefault((each.program, *sorted(each.environ.items())), each)
@@ -165,7 +169,7 @@ class _Client:
         """Whether Claude Code runs hooks at all."""
         file = self._harness.entries[0].file
         try:
-            off = runs.parse(file, _read(file)).get("disableAllHooks") is True
+            off = parse_file(file, _read(file)).get("disableAllHooks") is True
         except (OSError, ValueError):
             return  # the entries that stand there say so
         if off:
@@ -177,17 +181,17 @@ class _Client:
         title, files = self._harness.title, {os.path.basename(entry.file): entry.file for entry in self._entries}
         try:
             config_toml, hooks_json = (
-                runs.parse(files[name], _read(files[name])) for name in ("config.toml", "hooks.json")
+                parse_file(files[name], _read(files[name])) for name in ("config.toml", "hooks.json")
             )
         except (OSError, ValueError):
             return  # the entries that stand there say so
-        if trust.are_off(config_toml):
+        if are_off(config_toml):
             what = f"hooks are switched off in {files['config.toml']}: features.hooks is false"
             yield fault(title, what, "Codex runs none of ours.", "Take that line out.")
             return
         paths = (files["hooks.json"], os.path.realpath(files["hooks.json"]))
         stands: dict[str, list[str]] = {}
-        for event, how in trust.trust(config_toml, hooks_json, paths):
+        for event, how in read_trust(config_toml, hooks_json, paths):
             stands.setdefault(how, []).append(event)
         if "untrusted" in stands or "off" in stands:
             events = ", ".join(dict.fromkeys(stands.get("untrusted", []) + stands.get("off", [])))

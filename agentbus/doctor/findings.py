@@ -78,11 +78,15 @@ def of_system_error(about: str, cause: str) -> Finding:
     return fault(about, f"could not be looked at: {cause}", why, "Mend what it names, then run agentbus doctor again.")
 
 
-def of_late_check(about: str, check: str, wait_s: float) -> Finding:
-    """A check that did not end."""
+def of_late_check(about: str, check: str, wait_s: float, *, folds: bool = False) -> Finding:
+    """A check that did not end; ``folds``: it has to read the journal first, which may be long."""
+    what = f'the check "{check}" did not end within {wait_s:g} s'
+    if folds:
+        why = "To read a long journal takes that long where no server has kept a snapshot of it."
+        return note(about, what, why, "agentbus status takes its time, and shows who is there and what waits.")
     return fault(
         about,
-        f'the check "{check}" did not end within {wait_s:g} s',
+        what,
         "A disk or a program does not answer; whatever needs it hangs too.",
         "Look for a network drive that is away or a process that is stopped, then run agentbus doctor again.",
     )

@@ -5,6 +5,7 @@ Locks and events are tried in a directory of their own beside what is there (tri
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import shlex
@@ -85,7 +86,7 @@ def _rights(path: str) -> Iterator[Finding]:
 
 def _foreign(data: str) -> Iterator[Finding]:
     """Files of other users below, as a command run by root leaves them."""
-    others = [path for path in _below(data) if os.lstat(path).st_uid != os.geteuid()]
+    others = [path for path, uid in _below(data) if uid != os.geteuid()]
     if others:
         many = render_count(len(others), "file")
         yield fault(
@@ -96,12 +97,12 @@ def _foreign(data: str) -> Iterator[Finding]:
         )
 
 
-def _below(path: str) -> Iterator[str]:
-    with os.scandir(path) as entries:
+def _below(path: str) -> Iterator[tuple[str, int]]:
+    """Everything below a directory, and whose it is; what goes meanwhile is passed over."""
+    with contextlib.suppress(FileNotFoundError), os.scandir(path) as entries:
         for entry in entries:
-            if entry.name.startswith(".doctor-"):  # of this check, or of another doctor: gone in a moment
-                continue
-            yield entry.path
+            with contextlib.suppress(FileNotFoundError):
+                yield entry.path, entry.stat(follow_symlinks=False).st_uid
             if entry.is_dir(follow_symlinks=False):
                 yield from _below(entry.path)
 

@@ -41,13 +41,13 @@ class Run(msgspec.Struct, frozen=True):
         return self.words[0]
 
 
-def parse(file: str, text: str) -> dict[str, Any]:
+def parse_file(file: str, text: str) -> dict[str, Any]:
     """A client's file: TOML by its name, else JSON, comments allowed. Raises ValueError."""
     text = text.removeprefix("\ufeff")
     return tomllib.loads(text) if file.endswith(".toml") else jsonc.parse(text)
 
 
-def find(document: dict[str, Any]) -> Iterator[Run]:
+def find_runs(document: dict[str, Any]) -> Iterator[Run]:
     """What of ours stands in a parsed file, servers first."""
     for key in _SERVERS:
         servers = document.get(key)

@@ -50,7 +50,7 @@ def judge_run(visit: Visit, owner: Owner, run: Run) -> Iterator[Finding]:
 def _judge_bus(visit: Visit, owner: Owner, run: Run) -> Iterator[Finding]:
     told = {key: run.environ[key] for key in _MOVING if key in run.environ}
     try:
-        there = os.fspath(config.load(None, {"HOME": visit.setup.home} | told).data_directory)
+        there = os.fspath(config.load(None, {"HOME": visit.home} | told).data_directory)
     except SettingsError as error:
         what = f"{run.what} has settings that cannot be used: {error.message}"
         yield fault(owner.title, what, "It does not start.", owner.mend)

@@ -20,7 +20,7 @@ _OURS = re.compile(r"agentbus['\"]? (hook|identity)\b")
 _CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 
 
-def trust(config: dict[str, Any], hooks: dict[str, Any], paths: tuple[str, ...]) -> Iterator[tuple[str, Trust]]:
+def read_trust(config: dict[str, Any], hooks: dict[str, Any], paths: tuple[str, ...]) -> Iterator[tuple[str, Trust]]:
     """(event, how it stands) of each hook of ours.
 
     Args:

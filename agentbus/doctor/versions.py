@@ -21,7 +21,7 @@ _LEVELS_MAX: Final = 4
 _KEPT: Final = ("PATH", "LANG", "LC_ALL", "TERM")
 
 
-def version(path: str, program: str, environ: Mapping[str, str]) -> str:
+def installed_version(path: str, program: str, environ: Mapping[str, str]) -> str:
     """The version of the client at ``path``; "" if it cannot be told."""
     directory = os.path.dirname(os.path.realpath(path))
     for _ in range(_LEVELS_MAX):

@@ -61,14 +61,22 @@ class Visit:
         return os.fspath(self.settings.data_directory)
 
     @property
+    def home(self) -> str:
+        """The user's home directory."""
+        return self.environ.get("HOME") or os.path.expanduser("~")
+
+    @property
     def owners(self) -> Owners:
         """Which processes live."""
         return Owners(self.settings.data_directory / "owners")
 
     @property
     def setup(self) -> setup.Setup:
-        """How a client is to start agentbus."""
-        return setup.here(self.told)
+        """How a client is to start agentbus; by its name alone where no command is to be found."""
+        try:
+            return setup.here(self.told)
+        except FileNotFoundError:  # the check of the command says so
+            return setup.Setup(self.home, self.told, "agentbus")
 
     def state(self) -> State:
         """The State now, read once for all who ask; empty if there is no journal.

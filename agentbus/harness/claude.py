@@ -8,6 +8,9 @@ from agentbus.harness import entries
 from agentbus.harness.setup import ByCommand, Harness, Made, Setup, server
 from agentbus.protocol import render_skill
 
+_WAKE_S = 7 * 24 * 3600
+"""The client ends a waiter when its time is up, by default after ten minutes; nobody would come after it."""
+
 
 def harness(setup: Setup) -> Harness:
     """As it is set up here. Tried with 2.1.332, which ignores settings with comments as a whole."""
@@ -17,7 +20,7 @@ def harness(setup: Setup) -> Harness:
     told = [word for key, value in setup.moved.items() for word in ("-e", f"{key}={value}")]
     start = {"hooks": [_command(setup, "session-start")]}
     # The second is a waiter that the client runs beside the idle session, and again after every turn.
-    wake = {"type": "command", "command": setup.hook("wake", "claude"), "asyncRewake": True}
+    wake = {"type": "command", "command": setup.hook("wake", "claude"), "asyncRewake": True, "timeout": _WAKE_S}
     stop = {"hooks": [_command(setup, "stop"), wake]}
     return Harness(
         name="claude",

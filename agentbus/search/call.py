@@ -1,4 +1,4 @@
-"""What the `search` tool does, from checked arguments and the host to a result object. Finding is finding.py's."""
+"""What the `search` tool does, from checked arguments and the host to a result object. Finding is hits.py's."""
 
 from __future__ import annotations
 

@@ -143,8 +143,8 @@ class Finder:
     def _find(self, query: Query, many: int) -> Found:
         indexed, look = self._indexed(query, many)
         query = structs.replace(query, upto=look.last_seq if query.upto is None else query.upto)
-        self._rest, self._texts = look.rest, []
-        later = {key(at) for at in look.rest}  # a memory that was edited while this looked: its last revision counts
+        later = {key(at): at for at in look.rest}  # a memory that was edited while this looked: its last revision counts
+        self._rest, self._texts = list(later.values()), []
         hits = [hit for hit in indexed if key(hit.body.at) not in later] + self._read(query)
         self._check_intact()
         hits = sorted(hits, key=lambda hit: (-hit.weight, -hit.body.at.seq))[:many]

@@ -327,3 +327,15 @@ def test_a_repository_that_has_its_clients_start_another_agentbus_is_told(patien
     ]
     file.write_text(json.dumps({"mcpServers": {"agentbus": {"command": "agentbus", "args": ["mcp"]}}}))
     assert patient.bad("project-clients") == []
+
+
+def test_what_claude_code_notes_for_this_repository_alone_is_looked_at_too(patient: Patient) -> None:
+    (patient.repository / ".git").mkdir()
+    file = patient.home / ".claude.json"
+    noted = {"mcpServers": {"agentbus": {"command": "/gone/agentbus", "args": ["mcp"]}}}
+    file.write_text(json.dumps({"projects": {str(patient.repository): noted}}))
+    what = f"{file} for this repository: server entry runs /gone/agentbus, which is not there"
+    assert patient.bad("project-clients") == [("fault", what)]
+    for other in ("{", '{"projects": 3}', "{}", json.dumps({"projects": {"/elsewhere": noted}})):
+        file.write_text(other)
+        assert patient.bad("project-clients") == []

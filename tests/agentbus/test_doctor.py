@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -26,7 +28,6 @@ from journal import BusyError, CorruptError, UnreadableError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 F = fault("disk", "full", "No.", "Buy one.")
 N = note("disk", "small")
@@ -74,7 +75,7 @@ def test_what_keeps_the_bus_from_its_journal_is_told_with_the_way_out(error: Any
 
 
 def found(text: str, file: str = "x.json") -> list[Run]:
-    return list(runs.find(runs.parse(file, text)))
+    return list(runs.find_runs(runs.parse_file(file, text)))
 
 
 @pytest.mark.parametrize(
@@ -150,7 +151,36 @@ MEASURED = "sha256:a9a6b5dc50d221dd3f4b8c8b611edfc61d6a69c7b6b203ba177258389294e
 def stands(config: Any, **group: Any) -> list[tuple[str, str]]:  # noqa: ANN401  # parsed TOML
     handler = {"type": "command", "command": COMMAND, "timeout": 10}
     hooks = {"hooks": {"SessionStart": [{}, {"hooks": [handler, {"command": "x"}], **group}], "Stop": 3, "Other": [4]}}
-    return list(trust.trust(config, hooks, ("/elsewhere/hooks.json", "/home/hooks.json")))
+    return list(trust.read_trust(config, hooks, ("/elsewhere/hooks.json", "/home/hooks.json")))
+
+
+@pytest.mark.parametrize(
+    ("event", "matcher", "handler", "digest"),
+    [
+        (
+            "session_start",
+            "startup",
+            {"command": "agentbus identity --format json"},
+            "af220186414386cc7444239ecbb186781f74341c68d9fcbba1ad5b15060f9aef",
+        ),
+        (
+            "session_start",
+            "startup",
+            {"command": "agentbus identity --format json", "timeout": 5, "statusMessage": "é ok"},
+            "e7f9aa7076a44dcae98374c05f3b0542f756e65333fcc2564bc0adaf996c2897",
+        ),
+        (
+            "user_prompt_submit",
+            None,
+            {"command": "agentbus hook stop --for codex", "async": False},
+            "c36eff7527b60b5bac97d95d8fe92ed016c0492cf29dd204e5e24781fb44e501",
+        ),
+    ],
+)
+def test_hashes_are_those_that_codex_0_171_0_told_of_the_same_hooks(
+    event: str, matcher: str | None, handler: dict[str, Any], digest: str
+) -> None:
+    assert trust._hash(event, {"matcher": matcher}, {"type": "command"} | handler) == f"sha256:{digest}"
 
 
 def noted(**more: Any) -> dict[str, Any]:  # noqa: ANN401  # parsed TOML
@@ -195,7 +225,9 @@ def test_a_check_that_hangs_is_left_behind_and_told(visit: Visit) -> None:
     first, second = doctor.examine(
         visit, [Check("hangs", "disk", hang), Check("sees", "disk", lambda _: iter([O]))], 0.2
     )[:2]
+    (_, long) = doctor.examine(visit, [Check("reads", "disk", hang, folds=True)], 0.1)
     forever.set()
+    assert (long.level, long.what) == ("note", 'the check "reads" did not end within 0.1 s')
     assert (first.check, first.level, first.what) == ("hangs", "fault", 'the check "hangs" did not end within 0.2 s')
     assert (second.what, second.check) == ("small", "hangs")
 
@@ -231,3 +263,9 @@ def test_what_needs_settings_is_left_out_without(tmp_path: Path) -> None:
 def test_each_check_has_a_name_of_its_own() -> None:
     names = [check.name for check in doctor.CHECKS]
     assert len(names) == len(set(names))
+
+
+def test_the_reference_lists_every_check_in_this_order() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "reference.md").read_text()
+    listed = text.split("checks stay: ")[1].split(".\n")[0]
+    assert re.findall(r"`(.+?)`", listed) == [check.name for check in doctor.CHECKS]

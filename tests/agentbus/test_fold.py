@@ -166,6 +166,17 @@ def test_a_reply_to_any_live_revision_is_a_reply_to_the_memory(world: World) -> 
     assert world.state.addressed == {reply: ("Bob",)}
 
 
+def test_a_memory_stays_in_its_thread_when_it_is_edited_and_leaves_it_when_it_is_deleted(world: World) -> None:
+    root = world.post("Ann")
+    memory = world.post("Ann", "memory", reply_to=root)
+    world.edit("Bob", memory)
+    second = world.edit("Bob", memory)
+    reply = world.post("Cy", reply_to=second)
+    assert world.state.replies == {memory: root, reply: root}
+    world.delete("Bob", memory)
+    assert world.state.replies == {reply: root}
+
+
 def test_who_was_addressed_is_forgotten_with_the_revision(world: World) -> None:
     world.register("Sam")
     memory = world.post("Ann", "memory", "@Sam")

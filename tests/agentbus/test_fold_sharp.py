@@ -87,3 +87,22 @@ def test_to_ack_a_gap_that_is_not_open_any_more_is_no_fault(world: World) -> Non
     world.commit(ev.Delivered("Sam", "token", {}, include_own=False, gaps=[gap]))
     world.commit(ev.Acked("Sam", "token"))
     assert world.state.batches == {}
+
+
+def test_an_eviction_takes_what_is_known_of_the_messages_below_it_and_of_no_other(world: World) -> None:
+    world.register("Sam", "general")
+    asked = world.post("Sam")
+    first, second = (world.post("Ann", content="@Sam", reply_to=asked) for _ in range(2))
+    world.commit(ev.Evicted("general", second))
+    assert world.state.replies == {second: asked}
+    assert world.state.addressed == {second: ("Sam",)}
+    assert world.state.locate(first) is None
+
+
+def test_a_gap_begins_with_the_first_message_of_somebody_else(world: World) -> None:
+    world.register("Sam", "general")
+    world.post("Sam")
+    first, last = world.post("Ann"), world.post("Ann")
+    world.commit(ev.Evicted("general", last + 1))
+    (gap,) = world.state.subscriptions["Sam"]["general"].gaps
+    assert (gap.from_, gap.to, gap.count) == (first, last, 2)

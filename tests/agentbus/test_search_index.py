@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,6 +18,7 @@ from agentbus.config import Settings
 from agentbus.host import Host, open_host
 from agentbus.search import index as index_room
 from agentbus.search.files import FORM, IndexFiles
+from agentbus.search.hits import Finder
 from agentbus.search.index import SearchIndex
 from journal import Files
 from tests.agentbus.hosts import WAIT_S, Background, call, crash, open_at, refusal
@@ -203,6 +204,28 @@ def test_a_journal_put_back_from_a_copy_makes_it_worthless(sam: Host, data: Path
     same(second, data, "later", "instead", "w5", "w305", "common", as_="other")
     fill(second, texts(2 * MANY, 600))
     same(second, data, "later", "instead", "w5", "w305", "w605", "common", as_="other")
+
+
+def test_a_memory_that_is_edited_at_every_look_is_found_once(
+    sam: Host, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fact = call(sam, "post", as_="sam", channel="memory", content="common fact")["seq"]
+    fill(sam, texts(MANY))
+    same(sam, data)
+    look = Finder._look
+
+    def edit_and_look(finder: Finder, *arguments: Any) -> Any:  # noqa: ANN401  # passed on
+        call(sam, "edit_memory", as_="sam", id=fact, content="common fact, once more")
+        return look(finder, *arguments)
+
+    monkeypatch.setattr(Finder, "_look", edit_and_look)
+    monkeypatch.setattr("agentbus.search.hits._enough", lambda *_: 1)
+    monkeypatch.setattr("agentbus.search.hits._BATCH", 40)
+    hits = call(sam, "search", as_="sam", query="common", count=200)["hits"]
+    keys = [hit.get("memory_id", hit["seq"]) for hit in hits]
+    assert keys.count(fact) == 1
+    (live,) = (hit for hit in hits if "memory_id" in hit)
+    assert live["revision"] > 3
 
 
 def test_a_reset_leaves_nothing_to_be_found(sam: Host, data: Path) -> None:

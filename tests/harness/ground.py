@@ -97,6 +97,13 @@ class Ground:
         self.data.mkdir(parents=True, exist_ok=True)
         return open_host(Settings(data_directory=self.data), str(self.repository), "peer 1.0")
 
+    def until_waiting(self) -> None:
+        """Until a waiter of ours has taken its seat, and is past the moment it leaves to the hook that ends a turn."""
+        deadline = time.monotonic() + 60
+        while not list(self.data.glob("waiters/*")):
+            assert time.monotonic() < deadline, "nobody waits"
+            time.sleep(0.1)  # nothing tells when a file appears
+
     def files(self) -> dict[str, bytes]:
         """Every file below the home that is a client's setting or ours."""
         found = sorted(path for path in self.home.rglob("*") if path.is_file() and not path.is_symlink())

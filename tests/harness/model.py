@@ -16,6 +16,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TypeAlias
+
+    Answer: TypeAlias = dict[str, Any] | list[dict[str, Any] | str]
+    Render: TypeAlias = Callable[["Say | Call | Other", dict[str, Any]], Answer]
 
 TOKEN = "$TOKEN"  # noqa: S105  # no password: the last batch's token that the model was shown
 WAIT_S = 60.0
@@ -43,6 +47,14 @@ class Other:
 
     tool: str
     arguments: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    """Something happens while the model thinks; then it takes a step."""
+
+    work: Callable[[], object]
+    step: Say | Call | Other
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +87,7 @@ class Model:
     from the same script.
     """
 
-    def __init__(self, *steps: Say | Call | Other) -> None:
+    def __init__(self, *steps: Say | Call | Other | After) -> None:
         self._steps = list(steps)
         self._shown: list[Shown] = []
         self._changed = threading.Condition()
@@ -92,7 +104,7 @@ class Model:
         self._server.shutdown()
         self._server.server_close()
 
-    def then(self, *steps: Say | Call | Other) -> None:
+    def then(self, *steps: Say | Call | Other | After) -> None:
         """Do these as well, at the requests to come."""
         with self._changed:
             self._steps += steps
@@ -125,6 +137,9 @@ class Model:
             if not body.get("tools"):
                 return Say("{}")
             step = self._steps.pop(0) if self._steps else Say("done")
+        if isinstance(step, After):
+            step.work()
+            step = step.step
         if isinstance(step, Call) and TOKEN in step.arguments.values():
             token = (_TOKEN.findall(text) or ["none"])[-1]
             known = {name: token if value == TOKEN else value for name, value in step.arguments.items()}
@@ -196,7 +211,7 @@ def _split(step: Say | Call | Other, prefix: str) -> tuple[str, dict[str, Any]] 
             return step.tool, step.arguments
 
 
-def _messages(step: Say | Call | Other, body: dict[str, Any]) -> dict[str, Any] | list[dict[str, Any] | str]:
+def _messages(step: Say | Call | Other, body: dict[str, Any]) -> Answer:
     called = _split(step, "mcp__agentbus__")
     if called is None:
         assert isinstance(step, Say)
@@ -222,7 +237,7 @@ def _messages(step: Say | Call | Other, body: dict[str, Any]) -> dict[str, Any] 
     ]
 
 
-def _responses(step: Say | Call | Other, _: dict[str, Any]) -> list[dict[str, Any] | str]:
+def _responses(step: Say | Call | Other, _: dict[str, Any]) -> Answer:
     called, id_ = _split(step, ""), time.monotonic_ns()
     if called is None:
         assert isinstance(step, Say)
@@ -243,7 +258,7 @@ def _responses(step: Say | Call | Other, _: dict[str, Any]) -> list[dict[str, An
     ]
 
 
-def _completions(step: Say | Call | Other, _: dict[str, Any]) -> list[dict[str, Any] | str]:
+def _completions(step: Say | Call | Other, _: dict[str, Any]) -> Answer:
     def chunk(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
         choice = {"index": 0, "delta": delta, "finish_reason": finish}
         return {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
@@ -270,13 +285,11 @@ def _generate(step: Say | Call | Other, _: dict[str, Any]) -> dict[str, Any]:
     return {"candidates": [candidate], "usageMetadata": usage, "modelVersion": "m"}
 
 
-def _stream_generate(step: Say | Call | Other, body: dict[str, Any]) -> list[dict[str, Any] | str]:
+def _stream_generate(step: Say | Call | Other, body: dict[str, Any]) -> Answer:
     return [_generate(step, body)]
 
 
-_RENDER: tuple[
-    tuple[str, Callable[[Say | Call | Other, dict[str, Any]], dict[str, Any] | list[dict[str, Any] | str]]], ...
-] = (
+_RENDER: tuple[tuple[str, Render], ...] = (
     ("/v1/messages", _messages),
     ("/responses", _responses),
     ("/chat/completions", _completions),

@@ -106,6 +106,7 @@ def test_a_child_closes_its_copies_and_knows_nothing_of_the_flushes_of_its_paren
     active.after_fork()
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(old)
+    assert (active.first, active.fd) == (0, -1)
     assert active.flusher is not flusher
     assert active.flusher.failure is None
     files.fds.remove(old)
@@ -119,4 +120,20 @@ def test_a_segment_that_the_system_tells_nothing_of_is_not_left_open(kit: Kit) -
     files.fail = lambda verb, _: 5 if verb == "fstat" and files.calls.count("fstat") == 2 else 0  # the lock's first
     with pytest.raises(UnwritableError, match="Input/output error"):
         kit.commit(kit.open(files=files))
+    assert len(files.fds) == 1  # the lock file
+
+
+def test_who_only_read_makes_a_flush_good_that_failed_elsewhere_and_leaves_nothing_open(kit: Kit) -> None:
+    failing = FaultyFiles()
+    writer = kit.open(files=failing)
+    kit.commit(writer)
+    failing.fail_verbs("fdatasync")
+    with pytest.raises(UnsyncedError):
+        kit.commit(writer)
+    old = kit.segment().stat().st_ino
+    files = FaultyFiles()
+    reader = kit.open(files=files)
+    list(reader.read(0))
+    reader.flush(soon())
+    assert kit.segment().stat().st_ino != old
     assert len(files.fds) == 1  # the lock file

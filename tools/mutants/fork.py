@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import signal
 import sys
 import traceback
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+LOOK_MS = 200  # how often to look whether a silent child is still there
 
 
 def in_child(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -25,13 +28,33 @@ def in_child(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         _be_child(work, theirs)
     os.close(theirs)
     try:
-        with os.fdopen(ours, "rb") as pipe:
-            data = pipe.read()
+        with os.fdopen(ours, "rb", buffering=0) as pipe:
+            data = _told(pipe.fileno(), child)
         return dict(json.loads(data)) if data else {}
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(child, 0)
+
+
+def _told(pipe: int, child: int) -> bytes:
+    """All that is written until the child ends: what it started may live on, and keeps the pipe open."""
+    poll = select.poll()
+    poll.register(pipe, select.POLLIN)
+    pieces: list[bytes] = []
+    ended = False
+    while True:
+        if poll.poll(0 if ended else LOOK_MS):
+            piece = os.read(pipe, 1 << 20)
+            if not piece:
+                break
+            pieces.append(piece)
+        elif ended:
+            break
+        else:
+            ended = os.waitpid(child, os.WNOHANG)[0] == child
+    return b"".join(pieces)
 
 
 def _be_child(work: Callable[[], dict[str, Any]], answers: int) -> None:
