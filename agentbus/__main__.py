@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
 
 def main() -> None:
     """Run the command line in ``sys.argv``; ends the process, or returns where all is well."""
@@ -26,26 +30,37 @@ def _run(arguments: list[str]) -> None:
         status = hook.run(arguments[1:])
         if status is not None:
             sys.exit(status)
-    elif arguments[:1] == ["mcp"] and len(config := _parse_config(arguments[1:])) == 1:
-        parent = os.getppid()
-        from agentbus import service, stdio  # noqa: PLC0415  # as above
-
-        stdio.serve(service.from_settings(config[0]), parent)
+    elif arguments[:1] == ["mcp"] and (options := _parse_options(arguments[1:])) is not None:
+        _serve(options)
     from agentbus import cli  # noqa: PLC0415  # as above
 
     cli.main()
 
 
-def _parse_config(arguments: list[str]) -> list[str | None]:
-    """The file named by ``--config``, None if none is; an empty list if click must say what is wrong."""
-    match arguments:
-        case []:
-            return [None]
-        case ["--config", path]:
-            return [path]
-        case [option] if option.startswith("--config="):
-            return [option.removeprefix("--config=")]
-    return []
+def _serve(options: dict[str, str]) -> NoReturn:
+    parent = os.getppid()
+    from agentbus import service, stdio, whereabouts  # noqa: PLC0415  # as above
+
+    try:
+        whereabouts.settle(options.get("--directory"), os.environ)
+    except OSError as error:
+        sys.exit(f"agentbus: --directory {error.filename}: {error.strerror}")
+    stdio.serve(service.from_settings(options.get("--config")), parent)
+
+
+def _parse_options(arguments: list[str]) -> dict[str, str] | None:
+    """Options of ``mcp`` and their values; None if there are others, and click must say what they are."""
+    found: dict[str, str] = {}
+    words = iter(arguments)
+    for word in words:
+        name, joined, value = word.partition("=")
+        if name not in ("--config", "--directory") or name in found:
+            return None
+        given = value if joined else next(words, None)
+        if given is None:
+            return None
+        found[name] = given
+    return found
 
 
 if __name__ == "__main__":

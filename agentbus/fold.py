@@ -28,7 +28,7 @@ from agentbus.state import (
     State,
     Subscription,
     addressed_by,
-    eviction_gap,
+    gaps_after_eviction,
     handed_out,
 )
 from journal import Commit, Place, parse_time
@@ -306,8 +306,7 @@ def _evicted(state: State, event: ev.Evicted, now: _Moment) -> None:
     retained = channel.retained
     for identity, mine in state.subscriptions.items():
         if channel.name in mine:
-            gap = eviction_gap(state, identity, channel, event.before)
-            mine[channel.name].gaps += [gap] if gap else []
+            mine[channel.name].gaps = gaps_after_eviction(state, identity, channel, event.before)
     _note_gone(state, channel, 1, event.before - 1)
     gone = retained.seqs[: retained.first_after(event.before - 1)]
     for known in (state.addressed, state.replies):

@@ -27,6 +27,7 @@ from agentbus.waiting import wait as sleep
 from journal import JournalError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from agentbus.state import Session
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 _HOUR_MS = 3600 * 1000
 _DIGITS_MAX = 20
 STOP_FIRST_S = 1.0
-"""At a turn's end the hook that holds it goes first: it answers within that time, and a run that nobody watches has no
+"""At a turn's end the hook that holds it goes first: it has answered by then, and a run that nobody watches has no
 other."""
 
 
@@ -114,7 +115,7 @@ class _Session:
         assert self.session is not None  # noqa: S101  # asked by whoever found one
         return Mentioned(self.settings.data_directory, self.session.owner)
 
-    def look(self, *, only_addressed: bool) -> tuple[int, list[Unseen]]:
+    def look(self, *, only_addressed: bool, found_out: Callable[[], object] = lambda: None) -> tuple[int, list[Unseen]]:
         """The last seq, and what waits that nobody has told: it is told from here on.
 
         Raises:
@@ -131,6 +132,7 @@ class _Session:
             after=mentioned.seq(),
             only_addressed=only_addressed,
         )
+        found_out()
         return state.last_seq, mentioned.claim(found) if found else []
 
     def render(self, found: list[Unseen], *, addressed: bool) -> str:
@@ -139,13 +141,16 @@ class _Session:
         return render_reason(self.session.as_, by_channel(found), addressed=addressed)
 
 
-def reason_to_go_on(config_path: str | None, caller: Caller) -> str | None:
-    """What a turn that is about to end should be told; None to let it end. Whatever is wrong lets it end."""
+def reason_to_go_on(config_path: str | None, caller: Caller, found_out: Callable[[], object]) -> str | None:
+    """What a turn that is about to end should be told; None to let it end. Whatever is wrong lets it end.
+
+    ``found_out`` is called when all that may take long is done: what is told from then on must not be cut off.
+    """
     try:
         session = _Session(config_path, caller)
         if session.session is None:
             return None
-        _, found = session.look(only_addressed=False)
+        _, found = session.look(only_addressed=False, found_out=found_out)
         return session.render(found, addressed=False) if found else None
     except (BusError, JournalError, OSError, ValueError):
         return None

@@ -1,7 +1,8 @@
 """``agentbus hook EVENT --for HARNESS``: what a harness runs at a session's start, at a turn's end, and to be woken.
 
-Serves them without click. A hook never fails, and never holds a session up: what it cannot find out within a second it
-leaves. It hands no text of other agents to a model: how many messages wait, where and from whom, and no word of them.
+Serves them without click. A hook never fails, waits for no lock of another process, and never holds a session up: what
+it cannot find out in a few seconds, on a sick disk, it leaves. It hands no text of other agents to a model: how many
+messages wait, where and from whom, and no word of them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 _STDIN_BYTES_MAX = 4 << 20  # a client may hand over the last answer of its model
 _STDIN_WAIT_S = 0.3
-_ANSWER_S = 0.9
+_ANSWER_S = 5.0  # it takes a quarter of a second; clients give it ten
 _WOKEN = 2
 _CODEX_WAIT_S = 60
 
@@ -81,8 +82,8 @@ def _end_turn(harness: str, given: dict[str, Any], config_path: str | None) -> i
     signal.setitimer(signal.ITIMER_REAL, _ANSWER_S)
     from agentbus import holding  # noqa: PLC0415  # the bus and all it stands on
 
-    reason = holding.reason_to_go_on(config_path, holding.Caller(processes.harness(), *_where(given)))
-    signal.setitimer(signal.ITIMER_REAL, 0)
+    caller = holding.Caller(processes.harness(), *_where(given))
+    reason = holding.reason_to_go_on(config_path, caller, lambda: signal.setitimer(signal.ITIMER_REAL, 0))
     if reason is not None:
         identity.write_text(1, forms.render_stop(harness, reason))
     return 0

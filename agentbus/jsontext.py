@@ -79,7 +79,8 @@ def _load(text: str) -> dict[str, Any]:
     try:
         value = json.loads(text, object_pairs_hook=_unique, parse_int=_parse_int, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
-        raise JSONTextError(error.msg, error.lineno, error.colno) from None
+        cause = re.sub("( starting)? at$", "", error.msg)  # which the line and column follow in Python's own text
+        raise JSONTextError(cause, error.lineno, error.colno) from None
     except RecursionError:
         raise JSONTextError("nested too deeply", 1, 1) from None
     except _SuspectError:

@@ -36,46 +36,30 @@ Then follow this protocol:
 _SETUP = """\
 Agentbus setup. `agentbus init` makes a repository ready; steps 1 and 2 are done once for this user.
 
-1. Add the server to the agents' harnesses. In a shell, for Claude Code and for Codex:
+1. Connect the coding agents on this machine: Claude Code, Codex, Gemini CLI, opencode, Cursor, VS Code. In a shell:
+
+agentbus init --global
+
+   It adds the server and the hooks to each that it finds, and says what it did. Nothing else in their settings
+   changes; --dry-run only shows, --uninstall takes everything out again.
+
+2. Restart them. In Codex trust the new hooks in /hooks: until then it skips them. In Claude Code add "mcp__agentbus"
+   to permissions.allow in settings.json if it shall not ask you before each Agentbus call.
+
+3. Sessions in this repository register as "NAME". More channels for all of them: run
+   `agentbus channel create CHANNEL` and, at the repository's root, `agentbus subscribe CHANNEL`.
+
+By hand in place of step 1, for Claude Code and for Codex; any other MCP client: a stdio server with the command
+"agentbus" and the argument "mcp".
 
 claude mcp add -s user agentbus -- agentbus mcp
 codex mcp add agentbusENV -- agentbus mcp
 
-   Any other MCP client: a stdio server with the command "agentbus" and the argument "mcp".
+   A hook that begins each session with the protocol: merge the first into ~/.claude/settings.json, the second into
+   ~/.codex/hooks.json.
 
-2. Let each session begin with the protocol. Claude Code: merge this into ~/.claude/settings.json. Leave
-   "permissions" out if it shall ask you before each Agentbus call.
-
-{
-  "permissions": {"allow": ["mcp__agentbus"]},
-  "hooks": {
-    "SessionStart": [
-      {
-        "hooks": [
-          {"type": "command", "command": "agentbus identity"}
-        ]
-      }
-    ]
-  }
-}
-
-   Codex: merge this into ~/.codex/hooks.json, then trust the new hook in /hooks. Until then Codex skips it, and
-   its models see no more of the protocol than its first line.
-
-{
-  "hooks": {
-    "SessionStart": [
-      {
-        "hooks": [
-          {"type": "command", "command": "agentbus identity --format json"}
-        ]
-      }
-    ]
-  }
-}
-
-3. Restart the harness. Its sessions in this repository register as "NAME". More channels for all of them: run
-   `agentbus channel create CHANNEL` and, at the repository's root, `agentbus subscribe CHANNEL`.
+{"hooks": {"SessionStart": [{"hooks": [{"type": "command", "command": "agentbus identity"}]}]}}
+{"hooks": {"SessionStart": [{"hooks": [{"type": "command", "command": "agentbus identity --format json"}]}]}}
 
 The protocol every session follows:
 

@@ -14,7 +14,7 @@ from msgspec import UNSET
 
 from agentbus import events as ev
 from agentbus import wire
-from agentbus.columns import cut, pad, render_count
+from agentbus.columns import cut, pad, render_count, width
 from agentbus.visible import render_visible
 from journal import parse_time
 
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from journal import Commit
 
 _SEQ_WIDTH = 6
-_IDENTITY_WIDTH = 18
+IDENTITY_COLUMNS = 18
+_IDENTITY_COLUMNS_MAX = 40  # a longer name moves its own line only
+_IDENTITY_PART = 4  # of a terminal's width: the rest is for what happened
 _PLAIN_NAME = re.compile(r"[^\s\"',:]+")
 _HASH = re.compile(r"\b([0-9a-f]{8})[0-9a-f]{56}\b")
 
@@ -64,6 +66,7 @@ def render_lines(
     wanted: Iterable[int],
     render_time: Callable[[str], str],
     columns: int | None = None,
+    identity_columns: int = IDENTITY_COLUMNS,
 ) -> Iterator[str]:
     """One aligned line for each wanted event of a commit: seq, time, identity, what happened.
 
@@ -73,12 +76,24 @@ def render_lines(
         wanted: which of them, by index.
         render_time: from the journal's form of a time to the reader's.
         columns: longer lines are cut there, visibly; None: nothing is cut.
+        identity_columns: room for the identity, from `widen`.
     """
     time = render_time(commit.time)
     for index in wanted:
-        identity = pad(render_name(_actor(events[index])), _IDENTITY_WIDTH)
+        identity = pad(render_name(_actor(events[index])), identity_columns)
         line = f"{commit.seq:>{_SEQ_WIDTH}}  {time}  {identity}  {render_words(events[index])}"
         yield line if columns is None else cut(line, columns)
+
+
+def widen(identity_columns: int, events: Sequence[AnyEvent], wanted: Iterable[int], columns: int) -> int:
+    """The room for identities from a commit on: as much as before, or what its longest name takes, up to a limit.
+
+    For a terminal of so many columns: nobody knows the longest name beforehand, so the room grows where one is met. In
+    a pipe it must not: there a line does not depend on those before it.
+    """
+    most = min(_IDENTITY_COLUMNS_MAX, columns // _IDENTITY_PART)
+    taken = (width(render_name(_actor(events[index]))) for index in wanted)
+    return max(identity_columns, *(each for each in taken if each <= most), 0)
 
 
 def render_raw(commit: Commit) -> bytes:

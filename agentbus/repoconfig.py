@@ -18,6 +18,7 @@ from agentbus.limits import ERROR_VALUE_CHARS_MAX
 from agentbus.names import AgentName, ChannelName, parse_agent_name, parse_channel_name
 from agentbus.repository import FILE, Where, find, is_present, is_root, read_regular
 from agentbus.visible import render_visible
+from agentbus.whereabouts import is_everybodys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -243,6 +244,10 @@ def _edit_in_place(cwd: str, change: Change) -> RepoFile:
     where = find(cwd)
     if where.path is None and where.home is None:
         raise RepoFileError(f"{cwd} is not in a git repository: there is no place for {FILE}")
+    if where.path is None and is_everybodys(where.home or cwd):
+        raise RepoFileError(
+            f"{where.home} is no project: no {FILE} is made there; `agentbus init` makes one if you ask"
+        )
     _edit(where.path or os.path.join(where.home or cwd, FILE), where, change)
     return read(cwd)
 

@@ -102,7 +102,8 @@ def hit(body: Body, snippet: str, weight: float, now_ms: int) -> dict[str, Any]:
         "time": body.time,
         "age": age(body.time, now_ms),
         "snippet": snippet,
-        "score": float(f"{weight:.4g}"),
+        # Three decimals tell hits apart; a word that most texts hold weighs less than shows, and is a hit all the same.
+        "score": max(0.001, round(weight, 3)),
     }
     return record if body.event.label is UNSET else record | {"label": body.event.label}
 

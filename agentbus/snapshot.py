@@ -19,7 +19,7 @@ from agentbus.kinds import ChannelKind
 from agentbus.retained import Columns, Retained
 from agentbus.state import Batch, Channel, Memory, Receipt, Session, State, Subscription
 
-FORM: Final = 2
+FORM: Final = 3
 """Raised whenever the fold, or what a State holds, changes: an older snapshot would not be what a fold gives."""
 
 VERSION: Final = f"agentbus {__version__} form {FORM} {sys.byteorder} {array('I').itemsize} {array('Q').itemsize}"

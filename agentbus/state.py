@@ -187,14 +187,36 @@ def is_hidden(state: State, seq: int, horizon_ms: int) -> bool:
     return found is None or hidden_through(found[0], horizon_ms) >= found[0].retained.seqs[found[1]]
 
 
-def eviction_gap(state: State, identity: str, channel: Channel, before: int) -> Gap | None:
+def handed_through(state: State, identity: str, channel: str) -> int:
+    """The seq up to which an identity was handed a channel of its subscriptions, acked or pending."""
+    batch = state.batches.get(identity)
+    handed = batch.ends.get(channel, 0) if batch else 0
+    return max(state.subscriptions[identity][channel].cursor, handed)
+
+
+def gaps_after_eviction(state: State, identity: str, channel: Channel, before: int) -> list[Gap]:
+    """The gaps of a subscription once its channel's messages below ``before`` are evicted.
+
+    One that was not told yet grows: nothing between it and the new one was handed out. So whoever never comes back has
+    one gap a channel, not one more with each eviction.
+    """
+    known = state.subscriptions[identity][channel.name].gaps
+    gap = _eviction_gap(state, identity, channel, before)
+    if gap is None:
+        return known
+    batch, last = state.batches.get(identity), known[-1] if known else None
+    if last is None or last.cause != gap.cause or (batch is not None and last in batch.gaps):
+        return [*known, gap]
+    count = (last.count or 0) + (gap.count or 0)
+    return [*known[:-1], Gap(channel.name, last.from_, gap.to, count, gap.cause)]
+
+
+def _eviction_gap(state: State, identity: str, channel: Channel, before: int) -> Gap | None:
     """What an identity misses if a channel's messages below ``before`` are evicted now; None if nothing.
 
-    That is what it was never handed: above its cursor and its pending batch, its own left out.
+    That is what it was never handed, its own left out.
     """
-    batch = state.batches.get(identity)
-    handed = batch.ends.get(channel.name, 0) if batch else 0
-    after = max(state.subscriptions[identity][channel.name].cursor, handed)
+    after = handed_through(state, identity, channel.name)
     retained, own = channel.retained, state.identities.find(identity)
     count = retained.count_between(after, before, without=own)
     if not count:

@@ -160,6 +160,8 @@ class Life:
                 _close(reader, at | {"what": "acked", "after_ms": max(0, parse_time(at["time"]) - since_ms)})
             case ev.AckedAll() if event.before > self.seq:
                 _close(reader, at | {"what": "acked_all", "by": event.by})
+            case ev.AckedAll() if reader.token is not None:  # the batch is gone: it is handed out anew, or never
+                reader.token, reader.outcome = None, self._end
             case ev.Unsubscribed() if event.channel == self._channel:
                 _close(reader, at | {"what": "unsubscribed", "reason": event.reason})
 

@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from agentbus import events as ev
 from agentbus.audit.points import Point, Shot
-from agentbus.audit.selection import actors
+from agentbus.audit.selection import Batches, actors
 from agentbus.state import handed_out, unread_messages
 from journal import parse_time
 
@@ -42,6 +42,7 @@ class Totals:
         self._sieve = sieve
         self._selection: Selection = sieve.selection
         self._wanted: Sequence[int] = ()
+        self._batches = Batches()
         self._ends: list[Commit] = []
         self._commits = 0
         self._types: Counter[str] = Counter()
@@ -66,10 +67,11 @@ class Totals:
                 began_ms = self._pending.pop(event.as_, None)
                 if began_ms is not None and index in self._wanted:
                     self._ack_ms.append(max(0, now_ms - began_ms))
+        channels = [self._channels_of(state, event) for event in events]
         if self._wanted:
             self._count_commit(commit)
         for index in self._wanted:
-            self._count(state, commit, events[index])
+            self._count(commit, events[index], channels[index])
 
     def after(self, state: State, commit: Commit, events: Sequence[AnyEvent]) -> None:
         """A commit was folded: what was handed out."""
@@ -117,15 +119,18 @@ class Totals:
         self._commits += 1
         self._ends = [self._ends[0] if self._ends else commit, commit]
 
-    def _count(self, state: State, commit: Commit, event: AnyEvent) -> None:
+    def _channels_of(self, state: State, event: AnyEvent) -> set[str]:
+        """The wanted channels that an event belongs to, as the filter has it."""
+        if isinstance(event, ev.MemoryEdited | ev.MemoryDeleted):
+            memory = state.memories.get(event.id)
+            found = set() if memory is None else {memory.channel}
+        else:
+            found = set(self._batches.channels(event))
+        return found & self._selection.channels if self._selection.channels else found
+
+    def _count(self, commit: Commit, event: AnyEvent, channels: set[str]) -> None:
         hour = f"{commit.time[:_HOUR_TEXT]}:00:00.000Z"
         names = [name for name in actors(event) if self._selection.is_of(name)]
-        channel = _channel(state, event)
-        channels = {channel} if channel is not None else set()
-        if isinstance(event, ev.Delivered):
-            channels = set(event.ends)
-        if self._selection.channels:
-            channels &= self._selection.channels
         self._types[str(event.__struct_config__.tag)] += 1
         counters = [self._hours[hour], *(self._identities[name] for name in names[:1])]
         counters += [self._channels[name] for name in channels]
@@ -163,15 +168,6 @@ class Totals:
 def _end_of(selection: Selection) -> Point:
     """Where a range ends: what is left over is counted there."""
     return Point(seq=selection.to_seq, time=selection.until if selection.to_seq is None else None)
-
-
-def _channel(state: State, event: AnyEvent) -> str | None:
-    """The one channel an event names, or whose memory it is about."""
-    if isinstance(event, ev.MemoryEdited | ev.MemoryDeleted):
-        memory = state.memories.get(event.id)
-        return None if memory is None else memory.channel
-    name = getattr(event, "channel", None)
-    return None if name is None else str(name)
 
 
 def _rows(key: str, counters: dict[str, Counter[str]], columns: tuple[str, ...]) -> list[Record]:

@@ -60,7 +60,7 @@ def ack_all(identity: str, *, before: int | None, yes: bool, as_json: bool, sett
     live = any(held.as_ == command.as_ for held in sessions)
     seq = None
     if waits.anything:
-        _tell(command, waits, say, live=live)
+        _tell(command, waits, say, live=live, cuts=command.as_ in state.batches and not waits.batch)
         if not yes:
             _ask(say)
         waits, seq = _execute(command, settings)
@@ -82,7 +82,7 @@ def _execute(command: AckAll, settings: Settings) -> tuple[AckAllResult, int | N
     return done.result, done.seq
 
 
-def _tell(command: AckAll, waits: AckAllResult, say: Say, *, live: bool) -> None:
+def _tell(command: AckAll, waits: AckAllResult, say: Say, *, live: bool, cuts: bool) -> None:
     say(f"Agentbus: this counts as read for {_quote(command)} all that was posted before seq {command.before}:")
     now_ms = time.time_ns() // 1_000_000
     rows = [[render_visible(cell) for cell in _row(each, now_ms)] for each in waits.backlogs]
@@ -90,6 +90,8 @@ def _tell(command: AckAll, waits: AckAllResult, say: Say, *, live: bool) -> None
         say(f"  {line}")
     if waits.batch:
         say("  what was handed out and not acknowledged is among it" if rows else "  a batch of notices, no message")
+    if cuts:
+        say(f"  of the batch it was handed, what lies at seq {command.before} or above is handed out anew")
     if live:
         say(f"{_quote(command)} is LIVE: it will not see any of this, and may be at work on what it was handed.")
     say("No message is deleted: each stays in its channel, in history and in search.")

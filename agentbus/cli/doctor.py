@@ -86,7 +86,7 @@ def _lines(finding: Finding, columns: int, home: str) -> Iterator[str]:
     yield lead + what.removeprefix(indent)
     yield from rest
     if finding.why:
-        yield from _wrapped(finding.why, indent)
+        yield from _wrapped(_short(finding.why, home), indent)
     if finding.do:
         yield from _wrapped(f"-> {_short(finding.do, home)}", indent)
 

@@ -22,7 +22,8 @@ _DRY_VERBS = _VERBS | {"added": "would add", "removed": "would remove", "failed"
 
 def set_up(names: tuple[str, ...], config_path: str | None, *, dry: bool, uninstall: bool) -> int:
     """Set up the named harnesses, or those that are found; the exit status."""
-    from agentbus.harness import HARNESSES, setup  # noqa: PLC0415  # not for a repository
+    from agentbus.harness import setup  # noqa: PLC0415  # not for a repository
+    from agentbus.harness.every import HARNESSES  # noqa: PLC0415  # not for a repository
 
     environ = {**os.environ, **({"AGENTBUS_CONFIG": config_path} if config_path else {})}
     try:

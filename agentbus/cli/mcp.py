@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from agentbus import service, stdio
+from agentbus import service, stdio, whereabouts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,17 +19,26 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("--config", "config_path", metavar="FILE", help="Settings file; else AGENTBUS_CONFIG or the usual one.")
 @click.option(
+    "--directory",
+    metavar="DIR",
+    help="Where its agent works; default: the working directory; if that lies in no repository, the client's project.",
+)
+@click.option(
     "--engine",
     type=click.Choice(["stdio", "sdk"]),
     default="stdio",
     show_default=True,
     help="sdk: the same tools through the official MCP SDK; it starts in a second, and speaks the newest revision.",
 )
-def mcp(config_path: str | None, engine: str) -> None:
+def mcp(config_path: str | None, directory: str | None, engine: str) -> None:
     """Serve the bus over MCP on stdin and stdout, for one client.
 
     A harness starts this; it ends when its client does. Messages of its own go to stderr and to agentbus.log.
     """
+    try:
+        whereabouts.settle(directory, os.environ)
+    except OSError as error:
+        raise click.ClickException(f"--directory {directory}: {error.strerror}") from error
     open_door = _open_sdk if engine == "sdk" else stdio.open_plain
     stdio.serve(service.from_settings(config_path), os.getppid(), open_door)
 

@@ -110,7 +110,8 @@ class _Page:
         if any("expired" in each for each in self._dead):
             print_line("  (!) Idle longer than cursor_idle_hours: will only be told how many there were.")
         name = self._dead[-1]["as"]
-        print_line(f"  For one that will not come back: agentbus ack-all {shlex.quote(name)}")
+        ends = "-- " if name.startswith("-") else ""  # else it would be taken for options
+        print_line(f"  For one that will not come back: agentbus ack-all {ends}{shlex.quote(name)}")
 
     def _print_away(self) -> None:
         if self._away:
@@ -183,8 +184,12 @@ class _Page:
         return shown if self._whole else cut(shown, columns)
 
     def _ago(self, time: str) -> str:
-        age = results.age(time, self._now_ms)
-        return age if age == "now" else f"{age} ago"
+        return _render_ago(time, self._now_ms)
+
+
+def _render_ago(time: str, now_ms: int) -> str:
+    age = results.age(time, now_ms)
+    return age if age == "now" else f"{age} ago"
 
 
 def _names(people: Sequence[Record], of: str = "") -> str:
@@ -212,7 +217,7 @@ def _render_retention(kept: Record, now_ms: int) -> str:
     text = f"messages are shown for {kept['message_retention_hours']} h, memories for good"
     if kept["over_age"]:
         text += f"; {render_count(kept['over_age'], 'message')} over age"
-    return text + (f"; last cleanup {results.age(kept['last_cleanup'], now_ms)} ago" if "last_cleanup" in kept else "")
+    return text + (f"; last cleanup {_render_ago(kept['last_cleanup'], now_ms)}" if "last_cleanup" in kept else "")
 
 
 def _render_index(index: Record | None, last_seq: int) -> str:

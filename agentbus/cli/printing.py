@@ -50,8 +50,13 @@ def show_lines(*, utc: bool) -> Show:
     columns = max(shutil.get_terminal_size().columns, _COLUMNS_MIN) if sys.stdout.isatty() else None
     clock = utc_time if utc else local_time
 
+    room = auditor.IDENTITY_COLUMNS
+
     def show(commit: Commit, events: Sequence[AnyEvent], wanted: Sequence[int]) -> None:
-        lines = auditor.render_lines(commit, events, wanted, clock, columns)
+        nonlocal room
+        if columns is not None:
+            room = auditor.widen(room, events, wanted, columns)
+        lines = auditor.render_lines(commit, events, wanted, clock, columns, room)
         sys.stdout.writelines(line + "\n" for line in lines)
 
     return show

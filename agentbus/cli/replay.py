@@ -121,5 +121,7 @@ def _say_empty(sources: Sources, *, quiet: bool) -> None:
         bus.say_no_journal(sources.named[0], err=quiet)
         return
     # An auditor who names a journal must not take silence for a sound one.
-    names = "stdin" if sources.stdin else ", ".join(map(str, sources.named))
+    if sources.stdin:
+        raise click.ClickException("there is no commit in stdin: pipe a journal in")
+    names = ", ".join(map(str, sources.named))
     raise click.ClickException(f"there is no commit in {names}: name a journal directory")

@@ -48,7 +48,7 @@ class Sources:
             raise click.UsageError("- stands for stdin and is read alone.")
         if self.stdin and sys.stdin is None:
             raise click.ClickException("stdin is closed: pipe a journal in, or name a file")
-        found = [] if self.stdin else [_resolve(path) for path in named if not own or path.exists()]
+        found = [] if self.stdin else [_resolve(path) for path in named if not own or _is_there(path)]
         self._paths = _in_order([each for path in found for each in path])
 
     @property
@@ -117,7 +117,7 @@ def render_tail(tail: Tail) -> str:
 
 def _resolve(path: Path) -> list[Path]:
     """The journal directory, or the segment files, that a path stands for."""
-    if not path.exists():
+    if not _is_there(path):
         raise click.ClickException(f"{path}: there is no such file or directory")
     if not path.is_dir():
         if not path.is_file():
@@ -126,9 +126,20 @@ def _resolve(path: Path) -> list[Path]:
             )
         return [path]
     inside = path / _JOURNAL
-    if inside.is_dir():
+    if _is_there(inside) and inside.is_dir():
         return [inside]
     return _segments(path) if path.name == _ARCHIVE or any(path.glob(f"*{_PACKED}")) else [path]
+
+
+def _is_there(path: Path) -> bool:
+    """Whether there is something; raises where that may not be asked: no answer must not pass for "no"."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise _unreadable(error, str(path)) from error
+    return True
 
 
 def _segments(directory: Path) -> list[Path]:

@@ -12,8 +12,8 @@ from agentbus import disk, overview, queries, results
 from agentbus.cli import bus, page
 from agentbus.cli.output import print_json
 from agentbus.host import open_snapshots
-from agentbus.search.files import IndexFiles
 from agentbus.owners import Owners
+from agentbus.search.files import IndexFiles
 from agentbus.state import ALWAYS_MS, hidden_through, unread_messages
 from journal import format_time
 

@@ -82,8 +82,8 @@ def receive(state: State, command: Receive, facts: Facts) -> Decision[ReceiveRes
         expired = list(takewhile(room.takes_notice, idle_subscriptions(state, command.as_, facts)))
         events += [Unsubscribed(as_=command.as_, channel=gone.channel, reason="expired") for gone in expired]
     view = _view(state, command, command.channels, batch, {gone.channel for gone in expired}, facts.horizon_ms)
-    evicted, gaps = passed_over(state, command.as_, view.cursors, facts) if command.count else ([], [])
-    notices = _Notices(_gaps(state, command, view) + gaps, expired)
+    evicted, gaps = passed_over(state, command.as_, view.cursors, facts, own=command.include_own)
+    notices = _Notices(_gaps(state, command, view, gaps), expired)
     result, delivered = _new_batch(state, command, view, notices, room, facts.token)
     if delivered is not None:
         events = [*evicted, *events, delivered]
@@ -175,11 +175,12 @@ def _candidates(channel: Channel, cursor: int, own: int | None) -> Iterator[tupl
         yield retained.seqs[index], channel.name, shown_bytes(channel, index)
 
 
-def _gaps(state: State, command: Receive, view: _View) -> list[Gap]:
-    """The gaps of the view's subscriptions that the acked batch has not told already."""
+def _gaps(state: State, command: Receive, view: _View, changed: dict[str, list[Gap]]) -> list[Gap]:
+    """The gaps of the view's subscriptions, some as evictions ``changed`` them, that the acked batch has not told."""
     told = view.behind.gaps if view.behind else []
     mine = state.subscriptions.get(command.as_, {})
-    return [gap for channel in view.cursors for gap in mine[channel].gaps if gap not in told]
+    known = (changed.get(channel, mine[channel].gaps) for channel in view.cursors)
+    return [gap for gaps in known for gap in gaps if gap not in told]
 
 
 def _through(state: State, messages: list[tuple[int, str, int]], more: int) -> int:

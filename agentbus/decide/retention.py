@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from agentbus.events import Evicted
 from agentbus.limits import EVICTED_CHANNELS_MAX
-from agentbus.state import eviction_gap, hidden_through
+from agentbus.state import gaps_after_eviction, handed_through, hidden_through
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,20 +33,33 @@ def due(state: State, facts: Facts) -> list[Evicted]:
     return _evictions(state, facts, [])
 
 
-def passed_over(state: State, identity: str, channels: Iterable[str], facts: Facts) -> tuple[list[Evicted], list[Gap]]:
-    """What must be evicted, and told, before an identity is handed anything that lies behind it in these channels.
+def passed_over(
+    state: State, identity: str, channels: Iterable[str], facts: Facts, *, own: bool
+) -> tuple[list[Evicted], dict[str, list[Gap]]]:
+    """What must be evicted before an identity is handed anything that lies behind it in these channels.
 
     Whatever the interval says: a batch that passes over messages which are still in the State would hand them out when
     it is repeated, and once it is acked nobody would ever learn of them.
+
+    Args:
+        state: of now.
+        identity: it is subscribed to all of the channels.
+        channels: those it is to be handed something of.
+        facts: of now.
+        own: whether it is to be handed its own messages too.
+
+    Returns:
+        The events, and by channel the gaps of its subscription as they are then, where that changes them.
     """
     if state.oldest_ms >= facts.horizon_ms:
-        return [], []
-    found = (
-        eviction_gap(state, identity, channel, hidden_through(channel, facts.horizon_ms) + 1)
-        for channel in map(state.channels.__getitem__, channels)
-    )
-    gaps = [gap for gap in found if gap is not None]
-    return (_evictions(state, facts, [gap.channel for gap in gaps]), gaps) if gaps else ([], [])
+        return [], {}
+    without, gaps = None if own else state.identities.find(identity), {}
+    for name in channels:
+        channel = state.channels[name]
+        before = hidden_through(channel, facts.horizon_ms) + 1
+        if channel.retained.count_between(handed_through(state, identity, name), before, without=without):
+            gaps[name] = gaps_after_eviction(state, identity, channel, before)
+    return (_evictions(state, facts, list(gaps)), gaps) if gaps else ([], {})
 
 
 def _evictions(state: State, facts: Facts, needed: list[str]) -> list[Evicted]:

@@ -9,6 +9,7 @@ from msgspec import UNSET
 from agentbus.commands import Decision, EndSessions, Facts, Register, RegisterResult
 from agentbus.errors import CONFLICT, NOT_FOUND, NOT_REGISTERED, VALIDATION, BusError, render_value
 from agentbus.events import Ended, Expired, Registered, Subscribed, Unsubscribed
+from agentbus.kinds import ORDINARY
 from agentbus.limits import DISPLAY_NAME_BYTES_MAX, SUFFIX_TRIES_MAX
 from agentbus.names import AgentName
 from agentbus.state import unread_messages
@@ -123,13 +124,23 @@ def _dropped(state: State, display: str, command: Register, facts: Facts) -> tup
 
 
 def idle_subscriptions(state: State, identity: str, facts: Facts) -> list[Expired]:
-    """The identity's subscriptions whose idle clock has run out, with what is unread in each."""
+    """The identity's subscriptions whose idle clock has run out, with what is unread in each.
+
+    Their gaps go with them: what retention took, or is about to, counts as unread here, or nobody would tell of it.
+    """
     oldest = facts.time_ms - facts.policy.cursor_idle_ms
     return [
-        Expired(channel=channel, unread=unread_messages(state, identity, channel, facts.horizon_ms))
+        Expired(channel=channel, unread=unread_messages(state, identity, channel) + _taken(state, identity, channel))
         for channel, subscription in state.subscriptions.get(identity, {}).items()
         if subscription.active_ms < oldest
     ]
+
+
+def _taken(state: State, identity: str, channel: str) -> int:
+    """How many messages of a channel, as far as that is known, were taken before the identity had acked them."""
+    batch, gaps = state.batches.get(identity), state.subscriptions[identity][channel].gaps
+    handed = batch.gone if batch is not None and state.channels[channel].kind == ORDINARY else []
+    return sum(gap.count or 0 for gap in gaps) + sum(name == channel for _, name in handed)
 
 
 def _persistent(

@@ -12,7 +12,7 @@ import msgspec
 
 from agentbus.doctor import chain, checkout, clients, command, people, place, preferences
 from agentbus.doctor.findings import of_journal_error, of_late_check, of_system_error, ordered
-from agentbus.harness import HARNESSES
+from agentbus.harness.every import HARNESSES
 from journal import JournalError, render_place
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from agentbus import repoconfig, repository
 from agentbus.doctor.findings import fault, note, ok
 from agentbus.doctor.runs import find_runs, parse_file
 from agentbus.doctor.started import Owner, judge_run
-from agentbus.harness import HARNESSES
+from agentbus.harness.every import HARNESSES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

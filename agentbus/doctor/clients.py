@@ -15,8 +15,8 @@ from agentbus.doctor.runs import find_in_plugin, find_runs, parse_file
 from agentbus.doctor.started import Owner, judge_run
 from agentbus.doctor.trust import are_off, read_trust
 from agentbus.doctor.versions import installed_version
-from agentbus.harness import HARNESSES
 from agentbus.harness.entries import UnusableTextError
+from agentbus.harness.every import HARNESSES
 from agentbus.repository import is_present, read_regular
 
 if TYPE_CHECKING:

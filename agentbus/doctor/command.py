@@ -38,10 +38,17 @@ def on_path(visit: Visit) -> Iterator[Finding]:
             else "Install it where your shell looks, as pipx install and uv tool install do.",
         )
         return
-    if os.path.realpath(found) in {os.path.realpath(own), os.path.realpath(sys.argv[0])}:
+    if os.path.realpath(found) in {_real(own), _real(sys.argv[0])}:
         yield ok(ABOUT, f"{__version__} on the PATH: {found}")
         return
     yield judge_other(ABOUT, f"agentbus on the PATH is {found}", version_of(found, visit.environ))
+
+
+def _real(path: str) -> str:
+    try:
+        return os.path.realpath(path)
+    except FileNotFoundError:  # a relative one, and the working directory is gone
+        return path
 
 
 def judge_other(about: str, what: str, version: str) -> Finding:

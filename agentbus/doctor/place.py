@@ -91,7 +91,7 @@ def _foreign(data: str) -> Iterator[Finding]:
         many = render_count(len(others), "file")
         yield fault(
             ABOUT,
-            f"{many} in {data} belong to another user, {others[0]} first",
+            f"{many} in {data} {'belongs' if len(others) == 1 else 'belong'} to another user, {others[0]} first",
             "Commands fail as soon as they need one of them; mostly an agentbus was run by root once.",
             f'sudo chown -R "$(id -un)" {shlex.quote(data)}',
         )

@@ -1,21 +1,4 @@
-"""The harnesses that agentbus can be set up in: one file each, and the table of them."""
+"""The clients of coding agents: what agentbus puts into their settings, and what their hooks say. Imports nothing:
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from agentbus.harness import claude, codex, cursor, gemini, opencode, vscode
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from agentbus.harness.setup import Harness, Setup
-
-HARNESSES: dict[str, Callable[[Setup], Harness]] = {
-    "claude": claude.harness,
-    "codex": codex.harness,
-    "gemini": gemini.harness,
-    "opencode": opencode.harness,
-    "cursor": cursor.harness,
-    "vscode": vscode.harness,
-}
+a hook that starts fast comes by here.
+"""

@@ -9,6 +9,7 @@ from msgspec import UNSET, structs
 from agentbus import names, results
 from agentbus.asking import identity_of, now_ms, or_none, require, require_count, room
 from agentbus.decide.sessions import require_session
+from agentbus.errors import render_value
 from agentbus.limits import QUERY_CHARS_MAX
 from agentbus.search import matching
 from agentbus.search.adding import label_of
@@ -67,7 +68,7 @@ def _query(given: args.SearchArguments) -> Query:
 
 def _scope(given: args.SearchArguments) -> Scope:
     now = now_ms()
-    return Scope(
+    scope = Scope(
         channel=None if given.channel is UNSET else names.parse_channel_name(given.channel),
         kind=or_none(given.kind),
         sender=None if given.sender is UNSET else names.parse_display_name(given.sender, "sender"),
@@ -75,3 +76,7 @@ def _scope(given: args.SearchArguments) -> Scope:
         until_ms=None if given.until is UNSET else matching.parse_when(given.until, "until", now),
         thread=or_none(given.thread),
     )
+    if scope.since_ms is not None and scope.until_ms is not None:
+        since, until = render_value(given.since), render_value(given.until)
+        require(scope.since_ms <= scope.until_ms, f'"since" {since} comes after "until" {until}: nothing lies between')
+    return scope

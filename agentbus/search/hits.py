@@ -143,7 +143,8 @@ class Finder:
     def _find(self, query: Query, many: int) -> Found:
         indexed, look = self._indexed(query, many)
         query = structs.replace(query, upto=look.last_seq if query.upto is None else query.upto)
-        later = {key(at): at for at in look.rest}  # a memory that was edited while this looked: its last revision counts
+        # A memory that was edited while this looked, perhaps twice: its last revision counts.
+        later = {key(at): at for at in look.rest}
         self._rest, self._texts = list(later.values()), []
         hits = [hit for hit in indexed if key(hit.body.at) not in later] + self._read(query)
         self._check_intact()

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from agentbus.decide.channels import require_channel
-from agentbus.errors import NOT_FOUND, BusError
+from agentbus.decide.channels import nearest, require_channel
+from agentbus.errors import NOT_FOUND, BusError, render_value
 from agentbus.kinds import MEMORY
 from agentbus.queries import located
 from agentbus.state import hidden_through, is_hidden
@@ -48,11 +48,12 @@ class View:
         channels: those it looks into, by name.
 
     Raises:
-        BusError: not_found; there is no such channel, or the thread's message cannot be read any more.
+        BusError: not_found; there is no such channel or sender, or the thread's message cannot be read any more.
     """
 
     def __init__(self, state: State, scope: Scope, horizon_ms: int, upto: int | None = None) -> None:
-        self.channels = _channels(state, scope, horizon_ms)
+        _require(state, scope, horizon_ms)
+        self.channels = _channels(state, scope)
         self._state = state
         self._scope = scope
         self._upto = state.last_seq if upto is None else upto
@@ -96,14 +97,22 @@ def key(at: Located) -> int:
     return at.seq if at.memory is None else at.memory[0]
 
 
-def _channels(state: State, scope: Scope, horizon_ms: int) -> list[Channel]:
+def _require(state: State, scope: Scope, horizon_ms: int) -> None:
+    """Refuse a filter that names what is not there: finding nothing would be taken for an answer."""
     if scope.channel is not None:
         require_channel(state, scope.channel)
+    if scope.sender is not None and state.identities.find(scope.sender) is None:
+        near = nearest(scope.sender, state.identities.names)
+        hint = f"did you mean {near}?" if near else "discover shows who is live, and each message who sent it"
+        raise BusError(NOT_FOUND, f'"sender" {render_value(scope.sender)} is nobody who was ever here: {hint}')
     if scope.thread is not None and is_hidden(state, scope.thread, horizon_ms):
         raise BusError(
             NOT_FOUND,
             f'"thread" {scope.thread} is no message that can still be read: history shows those that can',
         )
+
+
+def _channels(state: State, scope: Scope) -> list[Channel]:
     return [
         state.channels[name]
         for name in sorted(state.channels)

@@ -137,6 +137,18 @@ def test_a_live_identity_is_told_to_be_so_before_the_question(data: Path, boss: 
     assert data.exists()
 
 
+def test_a_batch_that_is_cut_in_two_is_told_to_come_again(data: Path, boss: Host) -> None:
+    call(boss, "register", name="cid")
+    first = call(boss, "post", as_="boss", channel="general", content="for cid")["seq"]
+    later = call(boss, "post", as_="boss", channel="general", content="for cid, too")["seq"]
+    call(boss, "receive", as_="cid")
+    status, out, _ = agentbus("ack-all", "cid", "--before", str(later), "--yes")
+    assert (status, first) == (0, later - 1)
+    assert f"  of the batch it was handed, what lies at seq {later} or above is handed out anew" in out.splitlines()
+    assert [message["seq"] for message in call(boss, "receive", as_="cid")["messages"]] == [later]
+    assert data.exists()
+
+
 def test_gaps_and_notices_that_were_never_told_are_named(data: Path) -> None:
     writer = Writer(data / "journal")
     writer.write({"type": "subscribed", "as": "bob", "channel": "general", "cursor": 2})

@@ -106,7 +106,7 @@ def test_stdin_is_read_alone_and_faults_in_it_are_named_by_line(rich: Path) -> N
     assert err.endswith("--verify lists every fault\n")
     status, out, err = ask("--verify", "-", stdin=b"".join(lines))
     assert (status, out.count("fault: stdin line 7 ")) == (1, 1)
-    assert ask("-") == (1, "", "agentbus: there is no commit in stdin: name a journal directory\n")
+    assert ask("-") == (1, "", "agentbus: there is no commit in stdin: pipe a journal in\n")
 
 
 def test_a_line_in_stdin_that_no_bus_wrote_is_named_by_its_place(data: Path) -> None:

@@ -131,6 +131,16 @@ def test_one_that_was_idle_too_long_will_be_told_a_count_only(data: Path) -> Non
     assert ask()["identities"][0]["expired"] is True
 
 
+def test_a_name_that_looks_like_an_option_is_shown_as_it_has_to_be_typed(data: Path) -> None:
+    dashed = open_at(data)
+    call(dashed, "register", name="--yes")
+    crash(dashed)
+    agentbus("post", "general", "to nobody")
+    assert "  For one that will not come back: agentbus ack-all -- --yes" in lines()
+    assert agentbus("ack-all", "--yes", "--", "--yes")[0] == 0
+    assert ask()["dead_letters"] == []
+
+
 def test_with_nobody_there_it_says_so(data: Path) -> None:
     agentbus("post", "general", "hello")
     assert lines()[0] == "Agentbus: nobody is live"
@@ -231,6 +241,8 @@ def test_what_is_over_age_is_counted_and_waits_for_nobody(data: Path) -> None:
     writer.write({"type": "evicted", "channel": "general", "before": 5}, time=ago(2 * HOUR_MS))
     assert told("retention").endswith("; 1 message over age; last cleanup 2 h ago")
     assert ask()["retention"]["last_cleanup"].endswith("Z")
+    writer.write({"type": "evicted", "channel": "general", "before": 6}, time=ago(-HOUR_MS))
+    assert told("retention").endswith("; last cleanup now")
 
 
 def test_torn_and_set_aside_pieces_are_counted(data: Path) -> None:

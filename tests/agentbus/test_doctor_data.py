@@ -96,7 +96,7 @@ def test_what_belongs_to_another_user_is_a_fault_down_to_a_single_file(patient: 
     patient.born()
     os.chown(patient.segment, THEM, THEM)
     assert patient.bad("directory") == [
-        ("fault", f"1 file in {patient.data} belong to another user, {patient.segment} first")
+        ("fault", f"1 file in {patient.data} belongs to another user, {patient.segment} first")
     ]
     os.chown(patient.data, THEM, THEM)
     assert patient.bad("directory") == [("fault", f"{patient.data}: it belongs to user {THEM}, not to 0")]

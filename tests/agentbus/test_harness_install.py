@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentbus.harness import HARNESSES, install, jsonc
+from agentbus.harness import install, jsonc
+from agentbus.harness.every import HARNESSES
 from agentbus.harness.setup import Setup
 from tests.agentbus.shell import WAIT_S
 from tests.agentbus.test_jsonc import DOCUMENTS, texts

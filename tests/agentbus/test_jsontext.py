@@ -88,6 +88,7 @@ def test_the_place_of_a_value_counts_lines_and_columns_from_one() -> None:
         ('{"a": [1, NaN]}', 1, 11, "NaN is not JSON"),
         ('{"a": -Infinity}', 1, 7, "-Infinity is not JSON"),
         ('{"a": "\t"}', 1, 8, "Invalid control character"),
+        ('{"a": "', 1, 7, "Unterminated string"),
         ('{"a":' + "[" * 100_000, 1, 1, "nested too deeply"),
     ],
 )
@@ -96,3 +97,4 @@ def test_what_is_no_plain_json_object_is_refused_with_its_place(text: str, line:
         Document(text)
     assert (caught.value.line, caught.value.column) == (line, column)
     assert cause in str(caught.value)
+    assert not str(caught.value).endswith(" at")

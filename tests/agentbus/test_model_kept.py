@@ -85,6 +85,15 @@ class Person:
             if not (self.batch.ends or self.batch.gaps or self.batch.expired):
                 self.batch = None
 
+    def miss(self, channel: str, missed: list[int], last: int) -> None:
+        """A gap more, or a longer one while nobody has been told of it."""
+        gaps = self.gaps.setdefault(channel, [])
+        gap = {"channel": channel, "from": missed[0], "to": last, "count": len(missed), "cause": "retention"}
+        if gaps and (self.batch is None or gaps[-1] not in self.batch.gaps):
+            untold = gaps.pop()
+            gap |= {"from": untold["from"], "count": untold["count"] + len(missed)}
+        gaps.append(gap)
+
     def renew(self, now_ms: int) -> None:
         """Every idle clock begins anew."""
         self.active = dict.fromkeys(self.active, now_ms)
@@ -163,8 +172,7 @@ class Kept(RuleBasedStateMachine):
                 missed = [text.seq for text in there if after < text.seq < before and text.author != name]
                 if missed:
                     last = max(text.seq for text in there if text.seq < before)
-                    gap = {"channel": channel, "from": missed[0], "to": last, "count": len(missed)}
-                    person.gaps.setdefault(channel, []).append(gap | {"cause": "retention"})
+                    person.miss(channel, missed, last)
         self.texts = [text for text in self.texts if text.channel != channel or text.seq >= before]
         self.evicted_ms = self.now_ms
 
@@ -184,6 +192,16 @@ class Kept(RuleBasedStateMachine):
 
     def _unread(self, name: str, channel: str) -> int:
         return len([text for text in self._waiting(name) if text.channel == channel])
+
+    def _missed(self, name: str, channel: str) -> int:
+        """What goes unread with a subscription: what is there, over age or not, and what retention took of it."""
+        person = self.people[name]
+        there = [text for text in self.texts if text.channel == channel and text.author != name]
+        handed = person.batch.texts if person.batch else []
+        gone = [text for text in handed if text not in self.texts and text.channel == channel and text.memory is None]
+        above = [text for text in there if text.seq > person.cursors[channel]]
+        taken: int = sum(gap["count"] for gap in person.gaps.get(channel, []))
+        return len(above) + len(gone) + taken
 
     # --- time
 
@@ -316,7 +334,7 @@ class Kept(RuleBasedStateMachine):
     def _expire(self, name: str) -> list[Result]:
         person = self.people[name]
         idle = [channel for channel, active_ms in person.active.items() if active_ms < self.now_ms - IDLE_MS]
-        rows = [{"channel": channel, "unread": self._unread(name, channel)} for channel in idle]
+        rows = [{"channel": channel, "unread": self._missed(name, channel)} for channel in idle]
         for channel in idle:
             person.drop(channel)
         return rows

@@ -33,10 +33,12 @@ def test_the_setup_text_holds_the_exact_lines_that_add_the_server() -> None:
     assert not any("NAME" in line for line in lines)
 
 
+def test_the_setup_text_begins_with_the_one_command_that_does_it_all() -> None:
+    lines = render_setup("review", {}).splitlines()
+    assert lines.index("agentbus init --global") < lines.index("claude mcp add -s user agentbus -- agentbus mcp")
+
+
 def test_the_hooks_in_the_setup_text_are_json_as_it_stands() -> None:
-    text = render_setup("review", {})
-    decoder = json.JSONDecoder()
-    starts = [i for i, _ in enumerate(text) if text.startswith('{\n  "', i)]
-    hooks = [decoder.raw_decode(text, start)[0]["hooks"]["SessionStart"] for start in starts]
-    commands = [[hook["command"] for group in groups for hook in group["hooks"]] for groups in hooks]
+    hooks = [json.loads(line)["hooks"] for line in render_setup("review", {}).splitlines() if line.startswith("{")]
+    commands = [[hook["command"] for group in each["SessionStart"] for hook in group["hooks"]] for each in hooks]
     assert commands == [["agentbus identity"], ["agentbus identity --format json"]]

@@ -116,6 +116,26 @@ def test_a_line_says_seq_time_identity_and_what_happened() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("names", "columns", "room"),
+    [
+        (["bob"], 100, 18),
+        (["a" * 25, "b" * 20], 100, 25),
+        (["a" * 25, "b" * 26], 100, 25),
+        (["検" * 12], 100, 24),
+        (["a" * 40, "b" * 41], 300, 40),
+        ([], 100, 18),
+    ],
+)
+def test_on_a_terminal_the_room_for_identities_grows_with_the_longest_name_so_far(
+    names: list[str], columns: int, room: int
+) -> None:
+    made = commit(*({"type": "active", "as": name} for name in names))
+    events = replay.parse_events(made) if names else []
+    assert replay.widen(replay.IDENTITY_COLUMNS, events, range(len(names)), columns) == room
+    assert replay.widen(99, events, range(len(names)), columns) == 99
+
+
 def test_the_time_is_shown_as_the_reader_wants_it() -> None:
     made = commit(ACTIVE)
     (line,) = replay.render_lines(made, replay.parse_events(made), [0], lambda text: text[11:16])

@@ -106,6 +106,21 @@ def test_its_author_is_handed_it_only_where_that_was_asked_for() -> None:
     assert ([each["token"] for each in row["delivered"]], row["subscribed"]) == (["t2"], False)
 
 
+def test_a_batch_that_a_person_ended_before_it_waits_to_be_handed_out_anew() -> None:
+    world = joined()
+    seq = world.post("Ann")
+    deliver(world, "Bob", "t1", general=seq)
+    deliver(world, "Cy", "t2", general=seq)
+    world.commit(ev.Acked("Cy", "t2"))
+    world.commit(ev.AckedAll("Bob", seq, "root"))
+    world.commit(ev.AckedAll("Cy", seq, "root"))
+    found = life_of(pairs(world), seq)
+    assert [outcome(found, name) for name in ("Bob", "Cy")] == ["unread", "acked"]
+    assert "not handed out again, so unread" in "\n".join(telling.tell_life(found, str))
+    world.commit(ev.Evicted("general", seq + 1))
+    assert outcome(life_of(pairs(world), seq), "Bob") == "evicted"
+
+
 def test_who_subscribes_later_from_before_it_waits_for_it_too_and_who_leaves_does_not() -> None:
     world = joined()
     seq = world.post("Ann")

@@ -266,10 +266,20 @@ def test_totals_count_events_by_whom_where_when_and_what() -> None:
         {"as": "Bob", "events": 7, "messages": 1, "handed_out": 3, "acks": 1},
     ]
     assert found["channels"] == [
-        {"channel": "general", "events": 8, "messages": 4, "handed_out": 2},
-        {"channel": "memory", "events": 6, "messages": 2, "handed_out": 1},
+        {"channel": "general", "events": 10, "messages": 4, "handed_out": 2},
+        {"channel": "memory", "events": 7, "messages": 2, "handed_out": 1},
     ]
     assert found["hours"] == [{"hour": "2026-09-09T08:00:00.000Z", "events": 19, "messages": 6}]
+
+
+@pytest.mark.parametrize("channel", ["general", "memory"])
+def test_a_channel_has_the_events_that_its_filter_lets_through(channel: str) -> None:
+    world = told()
+    world.edit("Bob", 8)
+    world.commit(ev.AckedAll("Bob", 17, "Ann"))
+    found = totals(world, channels=frozenset({channel}))
+    assert [(row["channel"], row["events"]) for row in found["channels"]] == [(channel, found["events"])]
+    assert {"type": "acked_all", "events": 1} in found["types"]
 
 
 def test_latency_backlog_gaps_and_losses_are_counted() -> None:

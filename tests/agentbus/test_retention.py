@@ -249,10 +249,30 @@ def test_a_subscription_from_the_oldest_begins_at_what_is_still_shown(world: Wor
     assert (seqs(result), result.gaps) == ([new], ())
 
 
-def test_an_expired_subscription_names_what_is_still_shown(world: World) -> None:
-    _, _ = aged(world)
+def test_an_expired_subscription_counts_what_was_evicted_and_what_is_over_age(world: World) -> None:
+    aged(world)
     result = world.run(receive())
-    assert [(gone.channel, gone.unread) for gone in result.expired] == [("general", 1), ("memory", 0)]
+    assert [(gap.count, gap.cause) for gap in result.gaps] == []
+    assert [(gone.channel, gone.unread) for gone in result.expired] == [("general", 3), ("memory", 0)]
+
+
+def test_an_expired_subscription_counts_what_was_evicted_out_of_its_pending_batch(world: World) -> None:
+    memory = world.post(SAM, "memory")
+    handed = world.post(SAM), world.post(SAM)
+    assert seqs(run(world, receive())) == [memory, *handed]
+    world.edit(SAM, memory)
+    world.now_ms += AGE_MS + MINUTE_MS
+    run(world, said())
+    again = world.run(cmd.Register(name=TOM, context="work"))
+    assert [(gone.channel, gone.unread) for gone in again.expired] == [("general", 3), ("memory", 1)]
+
+
+def test_a_lost_range_adds_nothing_to_what_an_expired_subscription_counts(world: World) -> None:
+    world.post(SAM)
+    lost = world.state.last_seq + 1
+    world.commit(ev.Lost(first=lost, last=lost, bytes=9, next_prev=None, reason="damage"))
+    world.now_ms += 73 * HOUR_MS
+    assert [gone.unread for gone in world.run(receive()).expired] == [1, 0]
 
 
 # --- receive
@@ -261,8 +281,7 @@ def test_an_expired_subscription_names_what_is_still_shown(world: World) -> None
 def test_a_batch_that_passes_over_age_evicts_it_and_tells_the_gap_in_the_same_line(world: World) -> None:
     old, new = aged(world)
     batch = run(world, receive())
-    first = batch.gaps[0].from_
-    assert gaps(batch) == [("general", first, first, 1, "retention"), ("general", old, old, 1, "retention")]
+    assert gaps(batch) == [("general", old - 1, old, 2, "retention")]
     assert (seqs(batch), batch.more) == ([new], 0)
     assert len(evicted(world)) == 2
     assert [type(event) for event in world.lines[world.state.last_seq][1]] == [ev.Evicted, ev.Delivered]
@@ -323,6 +342,51 @@ def test_what_is_evicted_out_of_a_pending_batch_is_left_out_of_it_and_named(worl
     again = run(world, receive())
     assert (again.token, seqs(again)) == (batch.token, [new])
     assert gaps(again) == [("general", old, old, 1, "retention")]
+
+
+def test_a_gap_grows_until_it_is_told_so_that_one_who_never_comes_back_has_one(world: World) -> None:
+    first = world.post(SAM)
+    for _ in range(48):
+        world.now_ms += 9 * HOUR_MS
+        run(world, said())
+    (gap,) = world.state.subscriptions[TOM]["general"].gaps
+    assert (gap.from_, gap.count) == (first, len(evicted(world)))
+    batch = run(world, receive(count=1))
+    assert batch.gaps == (gap,)
+    for _ in range(3):
+        world.now_ms += AGE_MS + MINUTE_MS
+        run(world, said())
+    last = world.state.last_seq
+    told, later = world.state.subscriptions[TOM]["general"].gaps
+    assert told == gap
+    assert gaps(run(world, receive())) == [*gaps(batch), ("general", seqs(batch)[0], seqs(batch)[0], 1, "retention")]
+    rest = run(world, receive(ack=batch.token))
+    assert (rest.gaps, seqs(rest)) == ((later,), [last])
+    assert later.from_ == seqs(batch)[0] + 1
+    seen = len(seqs(batch)) + len(seqs(rest))
+    assert (told.count or 0) + (later.count or 0) + seen == 1 + 48 + 3
+
+
+def test_a_gap_of_retention_does_not_swallow_one_of_damage(world: World) -> None:
+    world.post(SAM)
+    lost = world.state.last_seq + 1
+    world.commit(ev.Lost(first=lost, last=lost, bytes=9, next_prev=None, reason="damage"))
+    world.now_ms += AGE_MS + MINUTE_MS
+    run(world, said())
+    assert [gap.cause for gap in world.state.subscriptions[TOM]["general"].gaps] == ["damage", "retention"]
+
+
+def test_a_batch_with_one_s_own_is_repeated_without_those_of_them_that_were_over_age(world: World) -> None:
+    world.channel("other")
+    other, own = world.post(SAM, "other"), world.post(TOM)
+    world.now_ms += AGE_MS - MINUTE_MS
+    world.commit(ev.Evicted("other", other + 1))  # the next one is not due for an hour
+    world.now_ms += 2 * MINUTE_MS
+    new = world.post(SAM)
+    batch = run(world, receive(include_own=True))
+    assert (seqs(batch), batch.gaps) == ([new], ())
+    assert evicted(world)[-1] == (world.state.last_seq, "general", own + 1)
+    assert run(world, receive(include_own=True)) == msgspec.structs.replace(batch, redelivered=True)
 
 
 def test_a_receive_of_some_channels_evicts_in_all_and_tells_of_those_it_asked_for(world: World) -> None:

@@ -121,7 +121,25 @@ def test_filters_narrow_a_search_of_many_hits(sam: Host) -> None:
     assert found(sam, "sam", "word", kind="memory") == [reply]
     assert found(sam, "sam", "word", channel="memory", since="1h", until="2100-01-01T00:00:00Z") == [reply]
     assert found(sam, "sam", "word", until="1h") == []
-    assert found(sam, "sam", "word", sender="nobody") == []
+    assert found(sam, "sam", "word", since="2h", until="2h") == []
+
+
+def test_a_filter_that_can_find_nothing_is_refused_and_not_answered_by_no_hits(sam: Host) -> None:
+    call(sam, "post", as_="sam", channel="general", content="word")
+    answer = refusal(sam, "search", as_="sam", query="word", sender="Sammy")
+    assert (answer["code"], answer["message"]) == (
+        "not_found",
+        '"sender" "Sammy" is nobody who was ever here: did you mean "sam"?',
+    )
+    answer = refusal(sam, "search", as_="sam", query="word", since="2h", until="3h")
+    assert answer["code"] == "validation"
+    assert answer["message"] == '"since" "2h" comes after "until" "3h": nothing lies between'
+
+
+def test_a_word_that_stands_everywhere_still_has_a_score(sam: Host) -> None:
+    fill(sam, ["word"] * 300)
+    scores = {hit["score"] for hit in call(sam, "search", as_="sam", query="word", channel="general")["hits"]}
+    assert scores == {0.001}
 
 
 def test_pages_neither_repeat_nor_skip_while_others_post_edit_and_delete(sam: Host, data: Path) -> None:

@@ -57,7 +57,8 @@ def test_a_scope_is_narrowed_by_channel_kind_sender_and_time(world: World) -> No
     assert seqs(world, Scope(kind="memory")) == [two, three]
     assert seqs(world, Scope(kind="memory", channel="general")) == []
     assert seqs(world, Scope(sender="Ann")) == [one, three]
-    assert seqs(world, Scope(sender="Zoe")) == []
+    with pytest.raises(BusError, match='"sender" "Zoe" is nobody who was ever here: discover shows who is live'):
+        seqs(world, Scope(sender="Zoe"))
     assert seqs(world, Scope(since_ms=when[1])) == [two, three]
     assert seqs(world, Scope(until_ms=when[1])) == [one, two]
     assert seqs(world, Scope(since_ms=when[1], until_ms=when[1])) == [two]

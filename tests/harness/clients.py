@@ -122,7 +122,7 @@ CLAUDE = Client(
     list_servers=("claude", "mcp", "list"),
     run=("claude", "-p", "go"),
     open=("claude",),
-    ready="❯",
+    ready="\u276f",
     settings=(".claude/settings.json",),
 )
 CODEX = Client(
@@ -132,7 +132,7 @@ CODEX = Client(
     list_servers=(),
     run=("codex", "exec", "--skip-git-repo-check", _TRUST, "go"),
     open=("codex", _TRUST),
-    ready="›",
+    ready="\u203a",
     settings=(".codex/config.toml",),
 )
 GEMINI = Client(

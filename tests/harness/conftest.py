@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.harness.ground import Ground
+from tests.harness.ground import PACKAGES, Ground, version_of
 from tests.harness.model import Model
 
 if TYPE_CHECKING:
@@ -21,3 +21,13 @@ collect_ignore_glob = [] if os.environ.get("AGENTBUS_TEST_HARNESS") else ["test_
 def ground(tmp_path: Path) -> Iterator[Ground]:
     with Model() as model:
         yield Ground(tmp_path, model)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Which versions were tried, and what was measured."""
+    terminalreporter.section("clients")
+    for program in PACKAGES:
+        terminalreporter.write_line(f"{PACKAGES[program]}: {version_of(program)}")
+    for report in terminalreporter.getreports("passed"):
+        for name, value in report.user_properties:
+            terminalreporter.write_line(f"{name}: {value}")

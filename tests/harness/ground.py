@@ -35,6 +35,16 @@ PACKAGES = {
 }
 
 
+def version_of(program: str) -> str:
+    """What its package says; "not installed" without one."""
+    link = CACHE / "node_modules" / ".bin" / program
+    for directory in link.resolve().parents if link.exists() else ():
+        package = directory / "package.json"
+        if package.exists() and (version := json.loads(package.read_text()).get("version")):
+            return str(version)
+    return "not installed"
+
+
 def require(program: str) -> str:
     """The path of an installed client; skips the test, by name, where there is none."""
     path = CACHE / "node_modules" / ".bin" / program

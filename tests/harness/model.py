@@ -91,8 +91,7 @@ class Model:
         self._steps = list(steps)
         self._shown: list[Shown] = []
         self._changed = threading.Condition()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self._server.daemon_threads = True
+        self._server = _Server(self)
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 
@@ -147,57 +146,63 @@ class Model:
         return step
 
 
-def _handler(model: Model) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
 
-        def log_message(self, *_: object) -> None:  # nobody reads it
-            pass
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        super().__init__(("127.0.0.1", 0), _Handler)
 
-        def do_HEAD(self) -> None:
-            self._send({})
 
-        def do_GET(self) -> None:
-            self._send({"data": [], "models": []})
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
 
-        def do_POST(self) -> None:
-            raw = self.rfile.read(int(self.headers.get("content-length") or 0))
-            path = self.path.partition("?")[0]
-            try:
-                body = json.loads(raw)
-            except ValueError:
-                body = {}
-            render = next((render for end, render in _RENDER if path.endswith(end)), None)
-            if render is None:
-                self._send({"totalTokens": 10, "input_tokens": 10})
-                return
-            answer = render(model.take(path, body), body)
-            if isinstance(answer, dict):
-                self._send(answer)
-            else:
-                self._stream(answer)
+    def log_message(self, *_: object) -> None:  # nobody reads it
+        pass
 
-        def _send(self, value: dict[str, Any]) -> None:
-            data = json.dumps(value).encode()
-            self.send_response(200)
-            self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(data)))
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(data)
+    def do_HEAD(self) -> None:
+        self._send({})
 
-        def _stream(self, events: list[dict[str, Any] | str]) -> None:
-            self.send_response(200)
-            self.send_header("content-type", "text/event-stream")
-            self.send_header("connection", "close")
-            self.end_headers()
-            for event in events:
-                name = f"event: {event['type']}\n" if isinstance(event, dict) and "type" in event else ""
-                data = event if isinstance(event, str) else json.dumps(event)
-                self.wfile.write(f"{name}data: {data}\n\n".encode())
-            self.close_connection = True
+    def do_GET(self) -> None:
+        self._send({"data": [], "models": []})
 
-    return Handler
+    def do_POST(self) -> None:
+        raw = self.rfile.read(int(self.headers.get("content-length") or 0))
+        path = self.path.partition("?")[0]
+        try:
+            body = json.loads(raw)
+        except ValueError:
+            body = {}
+        render = next((render for end, render in _RENDER if path.endswith(end)), None)
+        if render is None:
+            self._send({"totalTokens": 10, "input_tokens": 10})
+            return
+        assert isinstance(self.server, _Server)
+        answer = render(self.server.model.take(path, body), body)
+        if isinstance(answer, dict):
+            self._send(answer)
+        else:
+            self._stream(answer)
+
+    def _send(self, value: dict[str, Any]) -> None:
+        data = json.dumps(value).encode()
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(data)
+
+    def _stream(self, events: list[dict[str, Any] | str]) -> None:
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("connection", "close")
+        self.end_headers()
+        for event in events:
+            name = f"event: {event['type']}\n" if isinstance(event, dict) and "type" in event else ""
+            data = event if isinstance(event, str) else json.dumps(event)
+            self.wfile.write(f"{name}data: {data}\n\n".encode())
+        self.close_connection = True
 
 
 def _split(step: Say | Call | Other, prefix: str) -> tuple[str, dict[str, Any]] | None:
@@ -226,7 +231,7 @@ def _messages(step: Say | Call | Other, body: dict[str, Any]) -> Answer:
     usage = {"usage": {"input_tokens": 10, "output_tokens": 1}}
     if not body.get("stream"):
         return {**message, "content": [block], **ends, **usage}
-    begun = {**message, "content": [], "stop_reason": None, "stop_sequence": None, **usage}
+    begun: dict[str, Any] = {**message, "content": [], "stop_reason": None, "stop_sequence": None, **usage}
     return [
         {"type": "message_start", "message": begun},
         {"type": "content_block_start", "index": 0, "content_block": empty},

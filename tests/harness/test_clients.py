@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from agentbus.host import Host
 
 BODY = "swordfish, said the guard"
+FIRST_START_S = 180.0  # opencode fetches what its plugins may use, for every new home
 
 
 @pytest.fixture
@@ -49,9 +51,8 @@ def each(*clients: Client) -> pytest.MarkDecorator:
 @each(CLAUDE, OPENCODE, GEMINI)
 def test_it_connects(client: Client, ground: Ground) -> None:
     listed = ground.run(*client.list_servers)
-    assert "agentbus" in listed.stdout
-    assert "connected" in listed.stdout.lower()
-    assert "disconnected" not in listed.stdout.lower()
+    line = next(line for line in (listed.stdout + listed.stderr).lower().splitlines() if "agentbus" in line)
+    assert re.search(r"\bconnected", line)
 
 
 @each(*EVERY)
@@ -67,7 +68,8 @@ def test_an_agent_has_our_tools_in_its_first_turn_and_is_told_the_protocol(clien
     first, *_, last = ground.model.shown
     assert client.register in first.tools
     protocol = render_protocol("shop").rstrip("\n")
-    assert told(first.body).count(protocol) >= (1 if client.name == "codex" else 2)  # by the hook and the server
+    assert protocol in told(first.body)
+    assert told(first.body).count(protocol.splitlines()[0]) >= 2  # by our hook, and by the server's instructions
     assert "ack_ignored" not in told(last.body)
     assert '"messages":[]' in told(last.body).replace('\\"', '"')
 
@@ -95,7 +97,7 @@ def test_a_turn_of_an_interactive_session_is_held_for_what_is_new(
     peer = peer_of(ground)
     ground.model.then(Call("register", name="alpha"), After(says(peer, BODY), Say("finished")))
     with opened(client, ground, tmp_path) as screen:
-        screen.until(lambda shown: client.ready in shown)
+        screen.until(lambda shown: client.ready in shown, FIRST_START_S)
         screen.type("go to work")
         held = ground.model.until(lambda each: "1 new message waits" in told(each.body))
     assert BODY not in told(held.body)
@@ -108,7 +110,7 @@ def test_an_idle_session_is_woken_by_what_is_addressed_to_it(
     peer = peer_of(ground)
     ground.model.then(Call("register", name="alpha"), Say("idle now"))
     with opened(client, ground, tmp_path) as screen:
-        screen.until(lambda shown: client.ready in shown)
+        screen.until(lambda shown: client.ready in shown, FIRST_START_S)
         screen.type("go to work")
         screen.until(lambda shown: "idle now" in shown)
         ground.until_waiting()
@@ -117,8 +119,7 @@ def test_an_idle_session_is_woken_by_what_is_addressed_to_it(
         posted = time.monotonic()
         woken = ground.model.until(lambda each: "addressed to you waits" in told(each.body))
         screen.until(lambda shown: "addressed to you waits" in shown or "done" in shown)
-    record_property("seconds from post to wake-up", round(woken.at - posted, 2))
-    print(f"\n{client.name}: woken {woken.at - posted:.2f} s after the post")
+    record_property(client.name, f"woken {woken.at - posted:.2f} s after the post")
     assert BODY not in told(woken.body)
     assert "nothing for you" not in told(woken.body)
     assert len(ground.model.shown) == 3

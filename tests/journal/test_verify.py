@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from journal import LINE_BYTES_MAX, CorruptError, Fault, Tail, UnsupportedError, Verdict, audit, record, verify
+from journal import LINE_BYTES_MAX, CorruptError, Fault, Tail, UnsupportedError, Verdict, audit, record, verify, walk
 from journal.record import ZERO_HASH
 from tests.journal.test_segment import chain, digest, lost, opened, posted
 
@@ -212,6 +212,13 @@ def test_lost_lines_are_named_and_what_follows_is_marked_where_it_cannot_be_chec
     found, verdict = judge_lines(tmp_path, head + after + end)
     assert (found, verdict.unchecked, verdict.commits) == ([], [6], 5)
     assert [(each.seq, each.last, each.reason) for each in verdict.lost] == [(2, 5, "redacted"), (7, 7, "damage")]
+
+
+def test_a_history_may_begin_later_if_whoever_asks_says_so(three: list[Path]) -> None:
+    three[0].unlink()
+    *commits, verdict = walk([three[0].parent], from_first=False)
+    assert isinstance(verdict, Verdict)
+    assert (len(commits), verdict.faults, verdict.first_seq, verdict.last_seq) == (6, 0, 4, 9)
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="counts descriptors as Linux tells them")

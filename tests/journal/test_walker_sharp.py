@@ -16,18 +16,28 @@ from journal.segment import name
 from journal.walker import Walker
 from tests.journal.test_any_damage import Harm
 from tests.journal.test_repair import three
+from tests.journal.test_segment import chain, digest, lost
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 EXPECTED = Path(__file__).parent.parent / "expected" / "walks.txt"
-SEEDS = 150
+SEEDS = 200
 
 
 def harmed(place: Path, seed: int) -> None:
-    """Three segments of four lines each with up to three damages, the same for the same seed."""
-    for first, lines in three().items():
-        (place / name(first)).write_bytes(b"".join(lines))
+    """Three segments of four lines each with up to three damages, the same for the same seed.
+
+    In some, two lines are lost already, or a segment of another journal lies among them.
+    """
+    lines = three()
+    if seed % 5 in {1, 2}:
+        base, after = digest(lines[5][1]), digest(lines[5][3])
+        lines[5][2:] = chain(lost(7, 8, after if seed % 5 == 1 else None), seq=7, prev=base)
+    if seed % 5 == 3:
+        lines[13] = three("another journal")[9]
+    for first, some in lines.items():
+        (place / name(first)).write_bytes(b"".join(some))
     chance = random.Random(seed)  # noqa: S311  # repeatable, not secret
     harm = Harm(place, chance)
     for _ in range(1 + seed % 3):
@@ -41,16 +51,16 @@ def short(path: str) -> str:
 def account(place: Path) -> Iterable[str]:
     """One line for each run of commits, fault and damage, and what was found in all."""
     walker = Walker(Files())
-    seqs: list[int] = []
+    sound: list[str] = []
     for found in walker.walk([place]):
         if isinstance(found, Commit):
-            seqs.append(found.seq)
+            sound.append(f"{found.seq}@{found.place.offset}")
             continue
         assert isinstance(found, Fault)
-        yield f"  sound {seqs}"
-        seqs.clear()
+        yield f"  sound {' '.join(sound) or 'none'}"
+        sound.clear()
         yield f"  {short(found.file)}:{found.line} byte {found.offset} seq {found.seq}: {found.cause}"
-    yield f"  sound {seqs}"
+    yield f"  sound {' '.join(sound) or 'none'}"
     for each in walker.damages:
         yield (
             f"  {each.action} {short(each.file)} of {each.segment} line {each.line} bytes {each.offset}+{each.bytes}"
