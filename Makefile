@@ -5,7 +5,7 @@ BIN := .venv/bin
 # The rooms of agentbus that docs/house.md marks as pure.
 PURE := $(shell sed -n '/^### agentbus/,$$s|^. \([a-z_/]*\.py\) . P . .*|agentbus/\1|p' docs/house.md | paste -sd, -)
 
-.PHONY: demo test check bench crash clean
+.PHONY: demo test test-harness check bench crash clean
 
 demo: .venv/ready
 	$(BIN)/agentbus demo
@@ -16,6 +16,22 @@ test: check
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report --fail-under=95
 	$(BIN)/coverage report --fail-under=100 --include='journal/*,$(PURE)'
+
+# With the real clients, from npm, and a stand-in for their models; skips what is not installed. About five minutes.
+# node comes as a package as well: some clients want a newer one than there may be.
+HARNESS_CACHE ?= $(HOME)/.cache/agentbus-harness
+HARNESS_CLIENTS ?= @anthropic-ai/claude-code @openai/codex @google/gemini-cli opencode-ai @modelcontextprotocol/inspector
+HARNESS_NODE := $(HARNESS_CACHE)/node_modules/node-$(shell uname -s | tr A-Z a-z)-$(shell uname -m | sed 's/x86_64/x64/;s/aarch64/arm64/')
+
+test-harness: .venv/ready $(HARNESS_CACHE)/ready
+	AGENTBUS_TEST_HARNESS=1 AGENTBUS_HARNESS_CACHE=$(HARNESS_CACHE) $(BIN)/python -m pytest -q -o timeout=600 tests/harness
+
+$(HARNESS_CACHE)/ready:
+	@command -v npm >/dev/null || { echo "npm is not installed: it brings the clients" >&2; exit 1; }
+	@echo "installing the clients into $(HARNESS_CACHE): some minutes, and it needs a package registry"
+	npm install --silent --prefix $(HARNESS_CACHE) $(notdir $(HARNESS_NODE)) || true
+	PATH=$(HARNESS_NODE)/bin:$$PATH npm install --silent --prefix $(HARNESS_CACHE) $(HARNESS_CLIENTS)
+	@touch $@
 
 check: .venv/ready
 	$(BIN)/ruff format --check .

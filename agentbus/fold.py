@@ -282,14 +282,18 @@ def _acked(state: State, event: ev.Acked, now: _Moment) -> None:
 
 
 def _acked_all(state: State, event: ev.AckedAll, now: _Moment) -> None:
-    state.batches.pop(event.as_, None)
+    batch = state.batches.pop(event.as_, None)
     mine = state.subscriptions.get(event.as_)
     if mine is None:
         _absent(state, now, f'"{event.as_}" has no subscription')
         return
-    for subscription in mine.values():
+    for name, subscription in mine.items():
         subscription.cursor = max(subscription.cursor, event.before - 1)
         subscription.gaps = [gap for gap in subscription.gaps if gap.to >= event.before]
+        if batch is not None and state.channels[name].kind == ORDINARY:
+            # What is left of the batch above comes again; what was evicted out of it must be told.
+            gone = [seq for seq, channel in batch.gone if channel == name and seq >= event.before]
+            subscription.gaps += [ev.Gap(name, gone[0], gone[-1], len(gone), "retention")] if gone else []
 
 
 def _active(state: State, event: ev.Active, now: _Moment) -> None:

@@ -101,7 +101,7 @@ def _wake(harness: str, given: dict[str, Any], config_path: str | None) -> int:
     if reason is None:
         return 0
     if harness == "codex":
-        return _queue_in_codex(str(given.get("session_id", "")), reason)
+        return _queue_in_codex(process, str(given.get("session_id", "")), reason)
     identity.write_text(1 if harness == "opencode" else 2, reason + "\n")
     return _WOKEN
 
@@ -118,13 +118,15 @@ def _become_apart() -> bool:
     return True
 
 
-def _queue_in_codex(thread: str, reason: str) -> int:
+def _queue_in_codex(process: processes.Process | None, thread: str, reason: str) -> int:
     """Hand Codex a message for its idle session: it comes in as if its user had said it, and so says whose it is."""
-    import subprocess  # noqa: PLC0415  # only here
+    import shutil  # noqa: PLC0415  # only here
+    import subprocess  # noqa: PLC0415  # as above
 
-    if not thread:
+    if not thread or process is None:
         return 0
-    command = ["codex", "queue", "--thread", thread, "--message", reason]
+    program = shutil.which("codex") or f"/proc/{process.pid}/exe"
+    command = [program, "queue", "--thread", thread, "--message", reason]
     with suppress(OSError, subprocess.SubprocessError):
         subprocess.run(command, capture_output=True, timeout=_CODEX_WAIT_S, check=False)
     return 0

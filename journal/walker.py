@@ -97,11 +97,11 @@ class Walker:
         if begins > next_seq:
             yield self._make_up(here)
         try:
-            opened = archive.open_any(self._files, str(here.path))
+            opened = self._open(here)
         except FileNotFoundError:
             yield self._fault(here.path, 1, 0, begins, "the segment is missing")
             return
-        self._fd, self._broken, self._last_packed = opened.fd, opened.fault, opened.packed
+        self._fd, self._broken, self._last_packed = opened.fd, opened.fault, here.packed
         try:
             self.verdict.segments += 1
             self._line, self._begun = 1, False
@@ -109,6 +109,15 @@ class Walker:
             yield from self._finish(mixed) if foreign else self._lines()
         finally:
             self._files.close(self._fd)
+
+    def _open(self, here: Found) -> archive.Opened:
+        """Open a segment; one that was packed since it was found is read where it lies now. Raises OSError."""
+        try:
+            return archive.open_any(self._files, str(here.path))
+        except FileNotFoundError:
+            if here.packed:
+                raise
+            return archive.unpack(self._files, archive.path(str(here.path.parent), here.first_seq))
 
     def _is_foreign(self, here: Found) -> bool:
         return here.journal not in (None, self._journal)

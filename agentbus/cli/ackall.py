@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     Say = Callable[[str], None]
 
 
+_HOUR_MS = 3600 * 1000
+
+
 @click.command("ack-all")
 @click.argument("identity")
 @click.option(
@@ -55,7 +58,7 @@ def ack_all(identity: str, *, before: int | None, yes: bool, as_json: bool, sett
     # What is posted from here on was not shown to whoever says yes.
     end = state.last_seq + 1 if before is None else before
     command = AckAll(as_=parse_display_name(identity, "IDENTITY"), before=end, by=bus.login_name())
-    waits = preview(state, command)
+    waits = preview(state, command, _horizon_ms(settings))
     sessions = queries.live_sessions(state, bus.gone_owners(settings, state))
     live = any(held.as_ == command.as_ for held in sessions)
     seq = None
@@ -70,6 +73,10 @@ def ack_all(identity: str, *, before: int | None, yes: bool, as_json: bool, sett
         say(f"Agentbus: nothing to do: nothing waits for {_quote(command)} before seq {end}.")
     else:
         say(f"Agentbus: acknowledged {_render_waits(waits)} for {_quote(command)} (seq {seq}).")
+
+
+def _horizon_ms(settings: Settings) -> int:
+    return time.time_ns() // 1_000_000 - settings.message_retention_hours * _HOUR_MS
 
 
 def _execute(command: AckAll, settings: Settings) -> tuple[AckAllResult, int | None]:

@@ -114,7 +114,6 @@ def print_backward(reading: Reading, selection: Selection, threads: Threads | No
     """
     if reading.sources.stdin:
         raise click.UsageError("--reverse has to go back, which stdin cannot: save it to a file and name that.")
-    files = reading.sources.files()
     sieve = Sieve(selection, threads)
     begun: dict[int, Sieve] = {}
     for commit, events in reading.pairs():
@@ -122,21 +121,30 @@ def print_backward(reading: Reading, selection: Selection, threads: Threads | No
             begun[commit.place.segment] = sieve.branch()
         sieve.wanted(commit, events)
     last_seq = reading.last.seq if reading.last is not None else 0
-    for file in reversed(files):
-        for found in reversed(_wanted_of(reading, file, begun, last_seq)):
+    left = reading.commits
+    for file in reversed(reading.sources.files()):  # as they are by now: a writer goes on
+        commits, wanted = _wanted_of(reading, file, begun, last_seq)
+        left -= commits
+        for found in reversed(wanted):
             output.put(found[0], found[1], found[2][::-1])
             if output.is_full:
                 return
+    if left:
+        raise click.ClickException(
+            f"the journal changed while it was read: of {reading.commits} commits {left} are gone"
+        )
 
 
-def _wanted_of(reading: Reading, file: Path, begun: dict[int, Sieve], last_seq: int) -> list[_Wanted]:
-    """What is wanted of one segment, in order, up to where the first pass ended."""
+def _wanted_of(reading: Reading, file: Path, begun: dict[int, Sieve], last_seq: int) -> tuple[int, list[_Wanted]]:
+    """How many commits one segment has up to where the first pass ended, and what is wanted of them, in order."""
+    commits = 0
     found: list[_Wanted] = []
     for commit in reading.sources.walk_file(file):
         if commit.seq > last_seq:
             break
+        commits += 1
         events = auditor.parse_events(commit)
         indexes = begun[commit.place.segment].wanted(commit, events)
         if indexes:
             found.append((commit, events, indexes))
-    return found
+    return commits, found

@@ -33,7 +33,7 @@ _HOW, _WHICH, _ASK, _PROOF = "How it is printed", "Which events", "Questions", "
 _NUMBER = Number()
 
 
-@click.command(cls=GroupedCommand)
+@click.command(cls=GroupedCommand, short_help="Show everything that happened, or answer a question about it.")
 @click.argument("paths", nargs=-1, metavar="[JOURNAL]...", type=click.Path(path_type=Path))
 @option(_HOW, "--utc", is_flag=True, help="Times in UTC, as the journal has them, instead of local ones.")
 @option(_HOW, "--json", is_flag=True, help="One flat JSON object an event; of a question, one object.")

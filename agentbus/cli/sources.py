@@ -16,7 +16,7 @@ import click
 
 from agentbus import replay as auditor
 from agentbus.columns import render_count
-from journal import Commit, Fault, Verdict, stream, walk
+from journal import Commit, CorruptError, Fault, Verdict, stream, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -80,8 +80,16 @@ class Sources:
         return [file for path in self._paths for file in (_segments(path) if path.is_dir() else [path])]
 
     def walk_file(self, file: Path) -> Iterator[Commit]:
-        """The commits of one of the files, for whoever has walked through all of them before."""
-        return (found for found in walk([file]) if isinstance(found, Commit))
+        """The commits of one of the files, for whoever has walked through all of them before.
+
+        Raises:
+            CorruptError: it is not any more what it was then.
+        """
+        for found in walk([_where_it_is(file)]):
+            if isinstance(found, Fault):
+                raise CorruptError(found.file, found.line, found.offset, found.seq, found.cause)
+            if isinstance(found, Commit):
+                yield found
 
     def fault_at(self, commit: Commit, cause: str) -> Fault:
         """Where a commit stands that was just given. Looked for only now, as hardly any journal needs it."""
@@ -160,6 +168,12 @@ def _in_order(paths: list[Path]) -> list[Path]:
     plain = {path for path in paths if path.suffix != ".gz"}
     kept = [path for path in paths if path in plain or not plain & _unpacked(path)]
     return sorted(kept, key=lambda path: path.name)
+
+
+def _where_it_is(segment: Path) -> Path:
+    """A segment's path, or that of the archive that was made of it since it was found."""
+    packed = segment.parent / _ARCHIVE / f"{segment.name}.gz"
+    return packed if not _is_there(segment) and _is_there(packed) else segment
 
 
 def _unpacked(archive: Path) -> set[Path]:

@@ -1,4 +1,4 @@
-"""The clients of coding agents: what agentbus puts into their settings, and what their hooks say. Imports nothing:
+"""The clients of coding agents: what agentbus puts into their settings, and what their hooks say.
 
-a hook that starts fast comes by here.
+Imports nothing: a hook, which has to start fast, comes by here.
 """

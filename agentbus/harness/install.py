@@ -131,9 +131,9 @@ def _take(file: str, entries: list[Entry], *, dry: bool) -> Done:
 def _taken(file: str, before: str, entries: list[Entry]) -> str | None:
     """A file's text without ours; None if there is nothing in it but what we put there."""
     kept = _read(file + _BACKUP)
-    if kept is not None and _with(kept, entries) == before:
-        return kept
     after = _without(before, entries)
+    if kept is not None and _without(_with(kept, entries), entries) == after:
+        return kept  # byte for byte: taking out leaves no objects that are empty then, and there may have been some
     ours_alone = kept is None and after != before and not os.path.islink(file)
     return None if ours_alone and after.strip(f"{_BOM} \t\r\n") in {"", "{}"} else after
 

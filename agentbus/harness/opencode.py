@@ -46,6 +46,8 @@ export const AgentbusPlugin = async ({ client, directory }) => {
     event: async ({ event }) => {
       if (event.type !== "session.idle") return
       const session = event.properties.sessionID
+      const known = await client.session.get({ path: { id: session } })
+      if (known.data?.parentID) return // a subagent's: what waits is told to whom it works for
       waiter?.kill()
       const reason = await hook("stop", directory).told
       if (reason) return void (await prompt(session, reason))

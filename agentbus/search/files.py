@@ -23,7 +23,7 @@ from journal import Files
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FORM: Final = f"1.{unicodedata.unidata_version}"
+FORM: Final = f"2.{unicodedata.unidata_version}"
 """Raise its first number when tables or tokens change. Which characters are letters is Python's to say, by version."""
 
 _NAME: Final = re.compile(r"\d{20}-[0-9a-f]{8}-[0-9.]+", re.ASCII)

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 _HOPELESS_MIN = 20_000  # texts that cannot be read in the time that is left after waiting for the index
 _OFFERED_MAX = 8  # words of a query for which others are offered
 _OFFERING_S = 2.0  # after that no more are looked for
+_BEGINNING_MIN = 3  # of a word that is offered as the beginning of others: anything begins with a shorter one
 _BATCH = 500
 _SPARE = 50
 _SPARE_PART = 4
@@ -252,6 +253,8 @@ class Finder:
         return {word: others for word, others in offers.items() if others}
 
     def _offers(self, query: Query, word: Word) -> Iterator[str]:
+        if len(word.text) >= _BEGINNING_MIN and self._stands(query, Word(word.text, prefix=True)):
+            yield f"{word.text}*"
         parts = matching.tokens(word.text)
         for token in parts:
             if len(parts) > 1 and self._stands(query, Word(token, prefix=False)):

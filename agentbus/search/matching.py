@@ -22,9 +22,13 @@ if TYPE_CHECKING:
 _UNIT_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _EDGES = "\"'`()[]{}<>.,;:!?"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# Han, kana, Hangul and their compatibility forms: scripts searched without word borders.
-_CJK = (
+# Scripts that put no space between words, searched without word borders: Thai, Lao, Burmese, Khmer; Han, kana, Hangul
+# and their compatibility forms.
+_UNSPACED = (
+    (0x0E00, 0x0EFF),
+    (0x1000, 0x109F),
     (0x1100, 0x11FF),
+    (0x1780, 0x17FF),
     (0x2E80, 0x30FF),
     (0x3130, 0x318F),
     (0x31C0, 0x9FFF),
@@ -240,14 +244,14 @@ def _joins(char: str) -> bool:
 
 
 def _as_token(char: str) -> str:
-    if (char.isalnum() or char == "_") and not _is_cjk(char):
+    if (char.isalnum() or char == "_") and not _is_unspaced(char):
         return char
     return f" {char} " if _is_searchable(char) else " "
 
 
-def _is_cjk(char: str) -> bool:
+def _is_unspaced(char: str) -> bool:
     code = ord(char)
-    return any(low <= code <= high for low, high in _CJK)
+    return any(low <= code <= high for low, high in _UNSPACED)
 
 
 def _is_searchable(char: str) -> bool:

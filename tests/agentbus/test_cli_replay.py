@@ -157,6 +157,16 @@ def test_content_is_cut_on_a_terminal_and_never_in_a_pipe(tmp_path: Path) -> Non
     assert shown[3].endswith("xxx…")
 
 
+def test_long_names_are_aligned_on_a_terminal_and_move_nothing_in_a_pipe(tmp_path: Path) -> None:
+    writer = Writer(tmp_path / "data" / "journal")
+    for name in ("bob", "a-name-of-26-columns-in-all", "bob"):
+        writer.write({"type": "active", "as": name})
+    shown = on_a_terminal(tmp_path / "data", "replay").split("\n")[3:6]
+    assert [line.index("looked") for line in shown] == [53, 62, 62]
+    piped = run(tmp_path / "data", "replay").stdout.decode().split("\n")[3:6]
+    assert [line.index("looked") for line in piped] == [53, 62, 53]
+
+
 def test_the_state_is_canonical_in_a_pipe_and_harmless_on_a_terminal(tmp_path: Path) -> None:
     writer = Writer(tmp_path / "data" / "journal")
     writer.write({"type": "channel_created", "channel": "rtl\u202e", "kind": "ordinary"})

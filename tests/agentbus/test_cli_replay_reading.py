@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from agentbus.cli.sources import Sources
 from journal import Files
 from tests.agentbus.auditing import ask
 from tests.agentbus.hosts import open_at
@@ -203,6 +204,38 @@ def test_nothing_is_printed_backwards_of_a_journal_that_is_damaged(data: Path) -
     writer.write(posted("x"))
     writer.path.write_bytes(writer.path.read_bytes().replace(b'"x"', b'"y"'))
     assert ask("--reverse", data)[:2] == (1, "")
+
+
+@pytest.mark.parametrize("change", ["archived", "damaged", "cut", "removed"])
+def test_backwards_misses_nothing_in_silence_that_changes_while_it_is_read(
+    rich: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(rich, copy)
+    forwards = ask("--json", copy)[1].splitlines()
+    segment = sorted((copy / "journal").glob("*.jsonl"))[1]
+    walk_file = Sources.walk_file
+
+    def change_it(sources: Sources, file: Path) -> Any:  # noqa: ANN401  # passed on
+        monkeypatch.setattr(Sources, "walk_file", walk_file)
+        text = segment.read_bytes()
+        if change == "archived":
+            (copy / "journal" / "archive").mkdir()
+            (copy / "journal" / "archive" / f"{segment.name}.gz").write_bytes(gzip.compress(text))
+        if change in ("archived", "removed"):
+            segment.unlink()
+        elif change in ("damaged", "cut"):
+            changed = text.replace(b'"pid":', b'"pid":1', 1) if change == "damaged" else text[: text.index(b"\n") + 1]
+            segment.write_bytes(changed)
+        return walk_file(sources, file)
+
+    monkeypatch.setattr(Sources, "walk_file", change_it)
+    status, out, err = ask("--json", "--reverse", copy)
+    if change == "archived":
+        assert (status, out.splitlines(), err) == (0, forwards[::-1], "")
+    else:
+        assert (status, err.count("\n")) == (1, 1)
+        assert err.startswith(("agentbus: corrupt: ", "agentbus: the journal changed while it was read: of "))
 
 
 def test_a_limit_counts_what_is_printed(rich: Path) -> None:

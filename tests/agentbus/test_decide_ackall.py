@@ -9,8 +9,8 @@ from agentbus.commands import AckAll, AckAllResult, Backlog, Decision, Receive
 from agentbus.decide.ackall import preview
 from agentbus.errors import BusError
 from agentbus.names import AgentName
-from agentbus.state import unread_messages
-from tests.agentbus.building import START_MS, World
+from agentbus.state import ALWAYS_MS, unread_messages
+from tests.agentbus.building import HOUR_MS, START_MS, World
 
 SAM = AgentName("Sam")
 
@@ -51,10 +51,25 @@ def test_what_was_posted_at_the_seq_or_later_stays_unread(world: World) -> None:
     assert world.decide(ack_all(world, 6)).events == ()
 
 
+def test_what_is_over_age_and_not_evicted_yet_counts_as_a_gap_as_it_does_once_it_is(world: World) -> None:
+    world.now_ms += 168 * HOUR_MS + HOUR_MS
+    world.post("Ann")
+    result = preview(world.state, ack_all(world), world.now_ms - 168 * HOUR_MS)
+    assert result.backlogs == (
+        Backlog("general", 1, world.now_ms - 1000, 1),
+        Backlog("memory", 1, START_MS + 4000, 0),
+    )
+    assert world.decide(ack_all(world)).result == result
+    assert [gap.count for gap in world.state.subscriptions["Sam"]["general"].gaps] == []
+    world.run(ack_all(world))
+    assert world.state.subscriptions["Sam"]["general"].gaps == []
+    assert not preview(world.state, ack_all(world), world.now_ms - 168 * HOUR_MS).anything
+
+
 def test_what_an_identity_posted_itself_does_not_wait_for_it(world: World) -> None:
     world.run(ack_all(world))
     world.post("Sam")
-    assert not preview(world.state, ack_all(world)).anything
+    assert not preview(world.state, ack_all(world), ALWAYS_MS).anything
 
 
 def test_a_batch_that_was_handed_out_and_never_acknowledged_is_gone_with_it(world: World) -> None:
@@ -66,10 +81,10 @@ def test_a_batch_that_was_handed_out_and_never_acknowledged_is_gone_with_it(worl
 
 def test_a_batch_that_reaches_beyond_the_seq_is_not_acknowledged_by_itself(world: World) -> None:
     world.run(Receive(as_=SAM, count=10))
-    result = preview(world.state, ack_all(world, 4))
+    result = preview(world.state, ack_all(world, 4), ALWAYS_MS)
     assert result == AckAllResult((), batch=False)
     assert not result.anything
-    assert not preview(world.state, ack_all(world, 6)).batch
+    assert not preview(world.state, ack_all(world, 6), ALWAYS_MS).batch
     assert world.decide(ack_all(world, 6)).events == (ev.AckedAll("Sam", 6, "ann"),)
 
 
@@ -77,13 +92,13 @@ def test_a_batch_of_notices_alone_is_reason_enough(world: World) -> None:
     world.run(ack_all(world))
     world.commit(ev.Delivered("Sam", "t", {}, include_own=False, expired=[ev.Expired("x", 3)]))
     assert world.decide(ack_all(world)).events == (ev.AckedAll("Sam", 10, "ann"),)
-    assert preview(world.state, ack_all(world)) == AckAllResult((), batch=True)
+    assert preview(world.state, ack_all(world), ALWAYS_MS) == AckAllResult((), batch=True)
 
 
 def test_gaps_below_the_seq_are_told_no_more(world: World) -> None:
     world.commit(ev.Evicted("general", 6))
     world.run(ack_all(world, 4))
-    assert preview(world.state, ack_all(world, 6)).backlogs[0] == Backlog("general", 0, None, 1)
+    assert preview(world.state, ack_all(world, 6), ALWAYS_MS).backlogs[0] == Backlog("general", 0, None, 1)
     world.run(ack_all(world))
     assert world.state.subscriptions["Sam"]["general"].gaps == []
 

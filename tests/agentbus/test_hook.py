@@ -8,6 +8,9 @@ import re
 import signal
 import subprocess
 import sys
+import threading
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,8 +22,7 @@ from tests.agentbus.raw_server import MCP, RawServer
 from tests.agentbus.shell import environ
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
     from agentbus.host import Host
 
@@ -77,6 +79,11 @@ class Desk:
             timeout=WAIT_S,
             check=False,
         )
+
+    def reason(self, harness: str, **given: object) -> str:
+        """Why the turn should go on, as the client's model reads it; "" to let it end."""
+        held = self.hook("stop", harness, given).stdout
+        return reason_in(harness, held) if held else ""
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """A command that goes on for a while."""
@@ -147,22 +154,32 @@ def test_each_client_is_answered_in_its_own_form(desk: Desk, harness: str) -> No
     desk.says(HUSH)
     held = desk.hook("stop", harness, {"session_id": "s", "new field": [1]}).stdout
     assert HUSH not in held
-    sentence = {
-        "claude": lambda: json.loads(held)["reason"],
-        "codex": lambda: json.loads(held)["reason"],
-        "gemini": lambda: json.loads(held)["reason"] if json.loads(held)["decision"] == "deny" else "",
-        "cursor": lambda: json.loads(held)["followup_message"],
-        "opencode": lambda: held.rstrip("\n"),
-    }[harness]()
-    assert re.fullmatch(r'Agentbus: 1 new message waits: .*"beta".*"alpha"\.', sentence)
+    assert re.fullmatch(r'Agentbus: 1 new message waits: .*"beta".*"alpha"\.', reason_in(harness, held))
     begun = desk.hook("session-start", harness).stdout
-    protocol = render_protocol("shop")
-    text = {
-        "claude": lambda: begun,
-        "opencode": lambda: begun,
-        "cursor": lambda: json.loads(begun)["additional_context"],
-    }.get(harness, lambda: json.loads(begun)["hookSpecificOutput"]["additionalContext"])()
-    assert text == protocol
+    assert context_in(harness, begun) == render_protocol("shop")
+
+
+def reason_in(harness: str, held: str) -> str:
+    """What the client takes for the reason to go on."""
+    if harness == "opencode":
+        return held.rstrip("\n")
+    answer = json.loads(held)
+    if harness == "cursor":
+        assert set(answer) == {"followup_message"}
+        return str(answer["followup_message"])
+    assert answer["decision"] == ("deny" if harness == "gemini" else "block")
+    return str(answer["reason"])
+
+
+def context_in(harness: str, begun: str) -> str:
+    """What the client puts before its model at a session's start."""
+    if harness in {"claude", "opencode"}:
+        return begun
+    answer = json.loads(begun)
+    if harness == "cursor":
+        return str(answer["additional_context"])
+    assert answer["hookSpecificOutput"]["hookEventName"] == "SessionStart"
+    return str(answer["hookSpecificOutput"]["additionalContext"])
 
 
 @pytest.mark.parametrize("given", ["", "{", "[]", "null", '{"cwd": 7, "stop_hook_active": "?"}', '"\\ud83d"'])
@@ -189,6 +206,96 @@ def test_the_hook_of_another_harness_is_told_nothing(desk: Desk) -> None:
         stdin=subprocess.DEVNULL, check=True,
     )  # fmt: skip
     assert done.stdout == b""
+
+
+def test_each_session_of_a_harness_is_told_of_its_own(desk: Desk) -> None:
+    """Codex has a server for each of its sessions, all children of one process, and names the session to both."""
+    thread = {"_meta": {"threadId": "t-2"}}
+    with RawServer(MCP, **desk.environ) as server:
+        server.initialize()
+        for tool, given in [("register", {"name": "gamma"}), ("subscribe", {"as": "gamma", "channel": "general"})]:
+            server.ask("tools/call", {"name": tool, "arguments": given, **thread})
+        desk.says("hello")
+        assert '"gamma"' in desk.reason("codex", session_id="t-2")
+        assert '"alpha"' in desk.reason("codex", session_id="t-1")
+        assert desk.hook("stop", "codex", {"session_id": "t-3"}).stdout == ""
+
+
+def test_of_the_sessions_of_one_server_the_hook_speaks_for_the_one_without_a_parent(desk: Desk) -> None:
+    """Claude Code's subagents share its server."""
+    desk.tool("register", name="helper", parent="alpha")
+    desk.tool("subscribe", as_="alpha/helper", channel="general")
+    desk.says("@alpha/helper hello")
+    assert desk.reason("claude").endswith('with "as" "alpha".')
+
+
+def test_a_session_in_another_directory_of_the_same_harness_is_not_told(desk: Desk) -> None:
+    command = ("sh", "-c", f'cd "$0" && exec {" ".join(MCP)}', str(desk.repository))
+    with RawServer(command, **desk.environ) as server:
+        server.initialize()
+        server.ask("tools/call", {"name": "register", "arguments": {"name": "gamma"}})
+        server.ask("tools/call", {"name": "subscribe", "arguments": {"as": "gamma", "channel": "general"}})
+        desk.says("hello")
+        assert '"gamma"' in desk.reason("claude", cwd=str(desk.repository))
+        assert '"alpha"' in desk.reason("claude", cwd=os.getcwd())
+
+
+def test_two_hooks_at_once_tell_of_a_message_once(desk: Desk) -> None:
+    desk.says("@alpha hello")
+    hooks = [desk.start("hook", "stop", "--for", "claude") for _ in range(4)]
+    told = [out for out, _ in (hook.communicate(timeout=WAIT_S) for hook in hooks) if out]
+    assert len(told) == 1
+
+
+def test_codex_is_handed_its_wake_up_for_the_session_whose_hook_it_was(desk: Desk, tmp_path: Path) -> None:
+    """Its hook returns at once, and a process that stays behind waits and speaks to the client's queue."""
+    queue = tmp_path / "bin" / "codex"
+    queue.parent.mkdir()
+    queue.write_text(
+        f'#!/bin/sh\nprintf "%s\\n" "$@" > {tmp_path}/queued.new && mv {tmp_path}/queued.new {tmp_path}/queued\n'
+    )
+    queue.chmod(0o755)
+    path = f"{queue.parent}:{os.environ['PATH']}"
+    done = desk.hook("wake", "codex", {"session_id": "01a2", "stop_hook_active": False}, PATH=path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    desk.says("@alpha hello")
+    until((tmp_path / "queued").exists)
+    words = (tmp_path / "queued").read_text().splitlines()
+    assert words[:4] == ["queue", "--thread", "01a2", "--message"]
+    assert words[4].startswith('Agentbus: 1 new message addressed to you waits: 1 in "general" from "beta".')
+
+
+def until(is_it: Callable[[], bool]) -> None:
+    """Wait until that is true."""
+    deadline = time.monotonic() + WAIT_S
+    while not is_it():
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.02)
+
+
+LIGHT = """
+import sys
+sys.argv = ["agentbus", "hook", *sys.argv[1:]]
+from agentbus.__main__ import main
+try:
+    main()
+except SystemExit:
+    heavy = {"click", "msgspec", "tomlkit", "subprocess", "threading", "tempfile", "fcntl", "journal", "dataclasses"}
+    print(*heavy & set(sys.modules), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("harness", forms.HARNESSES)
+def test_a_session_s_start_imports_only_what_starts_fast(harness: str, tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    root = str(Path(forms.__file__).parents[2])
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", LIGHT, "session-start", "--for", harness],
+        env={"PYTHONPATH": root, "PATH": os.environ["PATH"]}, stdin=subprocess.DEVNULL, cwd=tmp_path,
+        capture_output=True, text=True, timeout=WAIT_S, check=True,
+    )  # fmt: skip
+    assert "register" in done.stdout
+    assert done.stderr == "\n"
 
 
 def test_a_turn_ends_in_time_while_a_stopped_process_holds_the_lock(desk: Desk) -> None:

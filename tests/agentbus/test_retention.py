@@ -367,6 +367,18 @@ def test_a_gap_grows_until_it_is_told_so_that_one_who_never_comes_back_has_one(w
     assert (told.count or 0) + (later.count or 0) + seen == 1 + 48 + 3
 
 
+def test_what_was_evicted_out_of_a_batch_that_a_person_cut_short_is_told_as_a_gap(world: World) -> None:
+    fact, text, other = world.post(SAM, "memory"), world.post(SAM), world.post(SAM, "memory")
+    assert seqs(run(world, receive())) == [fact, text, other]
+    world.edit(SAM, other)
+    world.now_ms += AGE_MS + MINUTE_MS
+    new = run(world, said()).seq or world.state.last_seq
+    run(world, cmd.AckAll(as_=TOM, before=text, by="ann"))
+    batch = run(world, receive())
+    assert gaps(batch) == [("general", text, text, 1, "retention")]
+    assert seqs(batch) == [new - 1, new]
+
+
 def test_a_gap_of_retention_does_not_swallow_one_of_damage(world: World) -> None:
     world.post(SAM)
     lost = world.state.last_seq + 1

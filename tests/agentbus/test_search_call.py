@@ -209,6 +209,8 @@ def test_what_is_not_found_is_answered_by_words_that_stand_there(sam: Host) -> N
     assert answer["hits"] == []
     assert answer["nearest"] == {"deplyo": ["deploy", "deployed"]} or answer["nearest"] == {"deplyo": ["deploy"]}
     assert call(sam, "search", as_="sam", query="POL-385")["nearest"] == {"pol-385": ["pol-358"]}
+    assert call(sam, "search", as_="sam", query="stag POL")["nearest"] == {"stag": ["stag*"]}
+    assert call(sam, "search", as_="sam", query="done twi*")["hits"] == []
     assert call(sam, "search", as_="sam", query="xerver")["nearest"] == {"xerver": ["server"]}
     for query in ("nothingnear", "ab", "索", "deploy done", "deploy twice staging"):
         assert "nearest" not in call(sam, "search", as_="sam", query=query)

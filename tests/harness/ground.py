@@ -107,12 +107,17 @@ class Ground:
         self.data.mkdir(parents=True, exist_ok=True)
         return open_host(Settings(data_directory=self.data), str(self.repository), "peer 1.0")
 
-    def until_waiting(self) -> None:
-        """Until a waiter of ours has taken its seat, and is past the moment it leaves to the hook that ends a turn."""
+    def until_waiting(self, count: int = 1) -> None:
+        """Until the hooks that end a turn are through, and so many waiters of ours sleep."""
         deadline = time.monotonic() + 60
-        while not list(self.data.glob("waiters/*")):
+        while self._running("stop") or self._running("wake", "--older", "2") < count:
             assert time.monotonic() < deadline, "nobody waits"
-            time.sleep(0.1)  # nothing tells when a file appears
+            time.sleep(0.1)  # nothing tells when a process begins
+
+    def _running(self, event: str, *options: str) -> int:
+        command = f"python[^ ]* {self.home.parent}/bin/agentbus hook {event} --for"
+        found = subprocess.run(["pgrep", *options, "-f", command], capture_output=True, text=True, check=False)
+        return len(found.stdout.splitlines())
 
     def files(self) -> dict[str, bytes]:
         """Every file below the home that is a client's setting or ours."""

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 TOKEN = "$TOKEN"  # noqa: S105  # no password: the last batch's token that the model was shown
 WAIT_S = 60.0
-_TOKEN = re.compile(r'token\\*"\s*:\s*\\*"([0-9a-f]{8,})')
+AGENT = "$AGENT"
+"""The subagent that the model was told of last."""
+_SHOWN = {TOKEN: r'token\\*"\s*:\s*\\*"([0-9a-f]{8,})', AGENT: r'agent_id\\*"\s*:\s*\\*"([0-9a-f-]{8,})'}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """The model calls a tool of the client's own."""
+    """The model calls a tool of the client's own; of one in a namespace as ``space.name``."""
 
     tool: str
     arguments: dict[str, Any]
@@ -84,11 +86,12 @@ class Model:
     """Answers each request of an agent with the next step; with "done" when there is none left.
 
     Requests without tools, for titles and summaries, take no step. Every session of every client that uses it draws
-    from the same script.
+    from the same script, but those of whom `others` tells.
     """
 
     def __init__(self, *steps: Say | Call | Other | After) -> None:
         self._steps = list(steps)
+        self._others: tuple[Callable[[Shown], bool], list[Say | Call | Other | After]] = (lambda _: False, [])
         self._shown: list[Shown] = []
         self._changed = threading.Condition()
         self._server = _Server(self)
@@ -107,6 +110,10 @@ class Model:
         """Do these as well, at the requests to come."""
         with self._changed:
             self._steps += steps
+
+    def others(self, is_other: Callable[[Shown], bool], *steps: Say | Call | Other | After) -> None:
+        """Do these at the requests of which that is true, such as a subagent's."""
+        self._others = (is_other, list(steps))
 
     @property
     def shown(self) -> list[Shown]:
@@ -131,19 +138,32 @@ class Model:
         """Note a request; what to answer."""
         text = json.dumps(body, ensure_ascii=False)
         with self._changed:
-            self._shown.append(Shown(time.monotonic(), path, body, text))
+            shown = Shown(time.monotonic(), path, body, text)
+            self._shown.append(shown)
             self._changed.notify_all()
             if not body.get("tools"):
                 return Say("{}")
-            step = self._steps.pop(0) if self._steps else Say("done")
+            is_other, others = self._others
+            steps = others if is_other(shown) else self._steps
+            step = steps.pop(0) if steps else Say("done")
         if isinstance(step, After):
             step.work()
             step = step.step
-        if isinstance(step, Call) and TOKEN in step.arguments.values():
-            token = (_TOKEN.findall(text) or ["none"])[-1]
-            known = {name: token if value == TOKEN else value for name, value in step.arguments.items()}
-            return Call(step.tool, **known)
+        match step:
+            case Call():
+                return Call(step.tool, **_filled(step.arguments, text))
+            case Other():
+                return Other(step.tool, _filled(step.arguments, text))
         return step
+
+
+def _filled(arguments: dict[str, Any], text: str) -> dict[str, Any]:
+    """Arguments with what the model was shown last in the place of what stands for it."""
+    given = json.dumps(arguments)
+    for mark, pattern in _SHOWN.items():
+        given = given.replace(mark, (re.findall(pattern, text) or ["none"])[-1])
+    filled: dict[str, Any] = json.loads(given)
+    return filled
 
 
 class _Server(ThreadingHTTPServer):
@@ -252,7 +272,8 @@ def _responses(step: Say | Call | Other, _: dict[str, Any]) -> Answer:
         name, arguments = called
         item = {"type": "function_call", "id": f"fc_{id_}", "call_id": f"call_{id_}", "name": name}
         item |= {"arguments": json.dumps(arguments), "status": "completed"}
-        item |= {"namespace": "mcp__agentbus"} if isinstance(step, Call) else {}
+        space = "mcp__agentbus" if isinstance(step, Call) else name.rpartition(".")[0]
+        item |= {"name": name.rpartition(".")[2]} | ({"namespace": space} if space else {})
     details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
     usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2, **details}
     return [

@@ -101,6 +101,28 @@ def test_a_packed_journal_reads_verifies_and_grows_as_before(kit: Kit) -> None:
     assert kit.texts(journal)[-1] == "and on"
 
 
+def test_a_walk_goes_on_in_the_archives_of_what_is_packed_while_it_walks(kit: Kit) -> None:
+    journal = filled(kit)
+    before = whole(kit)
+    walking = walk([kit.directory])
+    found = [next(walking)]
+    kit.commit(journal, "and on")
+    assert len(journal.archive(wanted())) > 2
+    found += walking
+    assert found[:-1] == before
+    assert isinstance(found[-1], Verdict)
+
+
+def test_an_archive_that_goes_while_it_is_walked_to_is_missing(kit: Kit) -> None:
+    filled(kit).archive(wanted())
+    second = place(kit, packed(kit)[1])
+    walking = walk([kit.directory])
+    next(walking)
+    aside = second.rename(second.with_name("aside"))
+    assert "the segment is missing" in [each.cause for each in walking if isinstance(each, Fault)]
+    aside.rename(second)
+
+
 def test_an_archive_is_private_and_says_nothing_of_when_and_by_whom_it_was_made(kit: Kit) -> None:
     journal = filled(kit)
     first = firsts(kit)[0]

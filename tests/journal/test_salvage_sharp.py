@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from journal import salvage, segment
-from tests.journal.test_segment import chain, opened, posted
+from tests.journal.test_segment import chain, digest, lost, opened, posted
 
 
 def test_what_is_no_line_carries_no_seq() -> None:
@@ -66,3 +66,35 @@ def test_of_a_line_that_stands_there_twice_the_first_is_kept() -> None:
     found = salvaged([*lines[:3], lines[2], lines[3]], 1)
     assert [each.seq for each in found] == [2, 3, 4]
     assert found[1].offset == len(lines[0] + lines[1])
+
+
+def stray(seq: int) -> bytes:
+    """A line that continues nothing that is left."""
+    return chain(posted("other"), seq=seq, prev="b" * 64)[0]
+
+
+def test_what_does_not_continue_a_sound_line_is_not_taken_as_it_is() -> None:
+    lines = chain(opened(), posted(), posted())
+    assert kept([*lines[:2], b"garbage\n", stray(3)], 2) == []
+    assert kept([lines[0], b"garbage\n", lines[1], b"garbage\n", stray(3)], 1) == [2]
+    three = chain(posted(), posted(), posted(), seq=3, prev="c" * 64)
+    assert kept([lines[0], b"garbage\n", lines[1], b"garbage\n", *three], 1) == [2, 4, 5]
+    later = chain(posted(), posted(), posted(), seq=4, prev="c" * 64)
+    assert kept([lines[0], b"garbage\n", stray(3), b"garbage\n", *later], 1) == [4, 5, 6]
+
+
+def test_the_opening_of_a_segment_inside_another_is_not_kept_and_what_follows_it_is() -> None:
+    first = chain(opened(), posted())
+    second = chain(opened(digest(first[1])), posted(), seq=3, prev=digest(first[1]))
+    assert kept([*first, *second], 1) == [2, 4]
+
+
+def test_a_segment_begins_with_what_opens_it_or_with_a_lost_range() -> None:
+    assert kept(chain(posted())) == []
+    assert kept([chain(lost(1, 3, None))[0], stray(4)]) == [1, 4]
+
+
+def test_a_line_right_after_a_sound_one_that_continues_another_is_not_kept() -> None:
+    lines = chain(opened(), posted())
+    foreign = chain(posted(), posted(), posted(), seq=2, prev="c" * 64)
+    assert kept([*lines, b"garbage\n", *foreign], 2) == [4]

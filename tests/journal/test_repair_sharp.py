@@ -1,0 +1,143 @@
+"""Repair at its edges: what it waits for, what it leaves open, what it says it did."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from journal import ChangedError, UnusableError
+from journal.record import ZERO_HASH
+from tests.journal.conftest import FaultyFiles
+from tests.journal.test_repair import DAMAGES, Case, change, three
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from journal import Commit
+
+
+def harmed(path: Path, damage: str = "a changed text") -> Case:
+    lines = three()
+    DAMAGES[damage][0](lines)
+    return Case(path, lines)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_whatever_it_mends_it_leaves_nothing_open(damage: str, tmp_path: Path) -> None:
+    files = FaultyFiles()
+    harmed(tmp_path, damage).run(files=files)
+    assert files.fds == set()
+
+
+@pytest.mark.parametrize("verb", ["write", "fsync", "rename"])
+def test_whatever_fails_it_leaves_nothing_open(verb: str, tmp_path: Path) -> None:
+    case, files = harmed(tmp_path), FaultyFiles()
+    work = case.repair(files)
+    plan = work.plan()
+    files.fail_verbs(verb)
+    with pytest.raises(Exception, match="Input/output error"):
+        work.perform(plan, lambda: None, wait_s=5)
+    assert files.fds == set()
+
+
+@pytest.mark.parametrize("held", [1, 2, 3])
+def test_a_lock_that_is_held_is_waited_for(held: int, tmp_path: Path) -> None:
+    """The writer lock, that of the segment, and that of the last one for the line that ends a repair."""
+
+    class Held(FaultyFiles):
+        asked = 0
+
+        def try_lock(self, fd: int) -> bool:
+            self.asked += 1
+            return self.asked != held and super().try_lock(fd)
+
+    case = harmed(tmp_path)
+    files = Held()
+    _, done = case.run(files=files)
+    assert len(done) == 1
+    assert files.asked >= held
+    case.check()
+
+
+def test_a_journal_that_changed_since_the_plan_is_named(tmp_path: Path) -> None:
+    case = harmed(tmp_path)
+    work = case.repair()
+    plan = work.plan()
+    lines = three()
+    change(lines, 7)
+    case.write(lines)
+    with pytest.raises(ChangedError) as caught:
+        work.perform(plan, lambda: None, wait_s=5)
+    assert caught.value.directory == str(case.place)
+
+
+def test_a_second_repair_tells_of_its_own_work_only(tmp_path: Path) -> None:
+    case = harmed(tmp_path)
+    work = case.repair()
+    assert len(work.perform(work.plan(), lambda: None, wait_s=5)) == 1
+    assert work.perform(work.plan(), lambda: None, wait_s=5) == []
+
+
+def test_what_cost_no_line_is_told_in_the_journal_too(tmp_path: Path) -> None:
+    case = harmed(tmp_path, "lines put in")
+    assert [each.lost for each in case.run()[1]] == [None]
+    assert b'"type":"repaired"' in case.lines()[-1]
+
+
+def test_the_directory_is_private_after_it(tmp_path: Path) -> None:
+    case = harmed(tmp_path)
+    case.place.chmod(0o755)
+    case.run()
+    assert case.place.stat().st_mode & 0o777 == 0o700
+
+
+def test_where_locks_may_not_hold_it_does_nothing_unless_it_is_told_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("journal.directory._filesystem", lambda _: "nfs")
+    case = harmed(tmp_path)
+    with pytest.raises(UnusableError, match="nfs"):
+        case.run()
+    assert case.files() == case.before
+    assert len(case.run(allow_network_filesystem=True)[1]) == 1
+
+
+def test_who_does_not_say_what_software_it_is_is_named_in_no_line(tmp_path: Path) -> None:
+    case = harmed(tmp_path)
+    case.run()
+    assert not any(b'"by"' in line for line in case.lines())
+
+
+def refusing(*seqs: int) -> Callable[[], Callable[[Commit, bool], str | None]]:
+    """Whoever reads the events cannot make sense of some lines."""
+    return lambda: lambda commit, _lost: "makes no sense" if commit.seq in seqs else None
+
+
+def test_a_first_line_that_makes_no_sense_is_damage_that_continues_nothing(tmp_path: Path) -> None:
+    case = Case(tmp_path, three())
+    (damage,) = case.repair(new_check=refusing(1)).plan().damages
+    assert (damage.first, damage.last, damage.prev) == (1, 1, ZERO_HASH)
+
+
+@pytest.mark.parametrize("damage", ["a changed text", "a line taken out"])
+def test_a_line_that_makes_no_sense_after_a_damage_continues_what_stands_before_it(damage: str, tmp_path: Path) -> None:
+    case = harmed(tmp_path, damage)
+    case.run(new_check=refusing(8))
+    assert [(each.seq, each.last) for each in case.verdict().lost] == [(6, 6), (8, 8)]
+    case.check()
+
+
+@pytest.mark.parametrize("missing", [5, 9])
+def test_a_line_that_makes_no_sense_after_a_missing_segment_continues_what_that_is_replaced_by(
+    missing: int, tmp_path: Path
+) -> None:
+    lines = three()
+    del lines[5]
+    if missing == 9:
+        lines[5] = three()[5][:3]
+    case = Case(tmp_path, lines)
+    case.run(new_check=refusing(9))
+    assert [each.last for each in case.verdict().lost][-1] == 9
+    case.check()
