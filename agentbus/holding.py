@@ -10,7 +10,7 @@ import fcntl
 import os
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from agentbus.unseen import Unseen
 
 _HOUR_MS = 3600 * 1000
-_DIGITS_MAX = 20
+_TOLD_BYTES = 42
 STOP_FIRST_S = 1.0
 """At a turn's end the hook that holds it goes first: it has answered by then, and a run that nobody watches has no
 other."""
@@ -54,18 +54,35 @@ class Caller(Struct, frozen=True):
     thread: str | None
 
 
+class Told(NamedTuple):
+    """What a session was told of: every message up to one seq, and the addressed ones up to another."""
+
+    every: int
+    addressed: int
+
+    def leaves(self, message: Unseen, identity: str) -> bool:
+        """Whether the session was not told of that message."""
+        seq = message.at.seq
+        return seq > self.every and not (seq <= self.addressed and identity in message.at.addressed)
+
+
 class Mentioned:
-    """Up to which seq a session was told of what waits for it."""
+    """What a session was told of; a small file, of two numbers."""
 
     def __init__(self, data: Path, owner: str) -> None:
         self._directory = data / "hooks"
         self._owners = data / "owners"
         self._path = self._directory / owner
 
-    def claim(self, found: list[Unseen]) -> list[Unseen]:
+    def claim(self, found: list[Unseen], identity: str, *, addressed: bool) -> list[Unseen]:
         """Those of the messages that nobody has told yet: they are the caller's to tell now.
 
         Two hooks of one session may have found the same ones, at a turn's end, when a waiter begins as well.
+
+        Args:
+            found: all that wait for the identity; with ``addressed`` only those addressed to it.
+            identity: the session's.
+            addressed: see there.
 
         Raises:
             OSError: that cannot be noted. Then nothing may be told: it would be told for ever.
@@ -74,21 +91,23 @@ class Mentioned:
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)  # held for two system calls
-            told = int(os.pread(fd, _DIGITS_MAX, 0) or b"0")
-            new = [message for message in found if message.at.seq > told]
+            told = _parse_told(os.pread(fd, _TOLD_BYTES, 0))
+            new = [message for message in found if told.leaves(message, identity)]
             if new:
-                os.pwrite(fd, b"%d" % new[-1].at.seq, 0)  # never shorter than what stood there
+                last = new[-1].at.seq
+                told = Told(told.every, last) if addressed else Told(last, told.addressed)
+                os.pwrite(fd, b"%020d %020d\n" % told, 0)
         finally:
             os.close(fd)
         self._sweep()
         return new
 
-    def seq(self) -> int:
-        """The seq; 0 if it was told of nothing."""
+    def told(self) -> Told:
+        """What it was told of."""
         try:
-            return int(self._path.read_bytes() or b"0")
-        except (OSError, ValueError):
-            return 0
+            return _parse_told(self._path.read_bytes())
+        except OSError:
+            return Told(0, 0)
 
     def _sweep(self) -> None:
         """Unlink what was told to owners that are gone."""
@@ -96,6 +115,15 @@ class Mentioned:
             if not (self._owners / f"{file.name}.lock").exists():
                 with suppress(OSError):
                     file.unlink()
+
+
+def _parse_told(data: bytes) -> Told:
+    """What stands in such a file; nothing told where that makes no sense."""
+    try:
+        every, addressed = map(int, data.split())
+    except ValueError:
+        return Told(0, 0)
+    return Told(every, addressed)
 
 
 class _Session:
@@ -124,16 +152,13 @@ class _Session:
         assert self.session is not None  # noqa: S101  # as above
         state = caught_up(self._projection)
         horizon_ms = time.time_ns() // 1_000_000 - self.settings.message_retention_hours * _HOUR_MS
-        mentioned = self.mentioned()
-        found = unseen(
-            state,
-            self.session.as_,
-            horizon_ms=horizon_ms,
-            after=mentioned.seq(),
-            only_addressed=only_addressed,
-        )
+        mentioned, identity = self.mentioned(), self.session.as_
+        told = mentioned.told()
+        found = unseen(state, identity, horizon_ms=horizon_ms, after=told.every, only_addressed=only_addressed)
         found_out()
-        return state.last_seq, mentioned.claim(found) if found else []
+        if not any(told.leaves(message, identity) for message in found):
+            return state.last_seq, []
+        return state.last_seq, mentioned.claim(found, identity, addressed=only_addressed)
 
     def render(self, found: list[Unseen], *, addressed: bool) -> str:
         """The sentence about what was found."""

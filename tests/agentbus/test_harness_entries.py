@@ -191,6 +191,7 @@ AGENTBUS_DATA_DIR = "/elsewhere"
     [
         (OLDER, OLDER.replace('"agentbus"', '"/opt/agentbus"')),
         (ELSEWHERE, ELSEWHERE.partition("[mcp_servers.agentbus.env]")[0]),
+        (ELSEWHERE + 'B = "c"\n', ELSEWHERE.replace('AGENTBUS_DATA_DIR = "/elsewhere"', 'B = "c"')),
     ],
 )
 def test_an_older_table_is_brought_up_to_date_with_what_its_user_added(text: str, edited: str) -> None:

@@ -335,6 +335,24 @@ def test_only_a_message_addressed_to_it_wakes_an_idle_session_and_once(desk: Des
     assert again.communicate(timeout=WAIT_S)[1].count("1 new message addressed to you") == 1
 
 
+def test_a_wake_up_for_one_message_does_not_hide_those_before_it_from_the_next_turn_s_end(desk: Desk) -> None:
+    waker = desk.start("hook", "wake", "--for", "claude")
+    desk.says("nothing for you")
+    desk.says("@alpha please look")
+    assert "1 new message addressed to you" in waker.communicate(timeout=WAIT_S)[1]
+    assert desk.reason("claude").startswith("Agentbus: 1 new message waits: ")
+    assert desk.reason("claude") == ""
+
+
+def test_a_damaged_note_of_what_was_told_costs_one_more_mention(desk: Desk) -> None:
+    desk.says("hello")
+    assert desk.reason("claude") != ""
+    (note,) = (desk.data / "hooks").iterdir()
+    note.write_text("?")
+    assert desk.reason("claude") != ""
+    assert desk.reason("claude") == ""
+
+
 def test_nobody_waits_in_a_run_that_nobody_would_come_back_to(desk: Desk) -> None:
     assert desk.hook("wake", "claude", CLAUDE_CODE_SESSION_ATTENDED="0").returncode == 0
     assert desk.hook("wake", "gemini").returncode == 0
