@@ -30,8 +30,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from agentbus.config import Settings
     from agentbus.state import Session
     from agentbus.unseen import Unseen
+    from journal import Journal
 
 _HOUR_MS = 3600 * 1000
 _TOLD_BYTES = 42
@@ -126,22 +128,16 @@ def _parse_told(data: bytes) -> Told:
     return Told(every, addressed)
 
 
-class _Session:
-    """The session a hook speaks for, and what it may be told."""
+class _Listener:
+    """A session a hook speaks for, and what it may be told."""
 
-    def __init__(self, config_path: str | None, caller: Caller) -> None:
-        self.settings = config.load(config_path, os.environ)
-        self.journal = open_journal(self.settings, read_only=True)
-        self._projection = Projection(self.journal, open_snapshots(self.settings))
-        held = Owners(self.settings.data_directory / "owners")
-        owners = whose.owners_here(held, caller.harness, caller.directory, caller.thread)
-        # Without an owner there is no session: the journal need not be read.
-        self.session: Session | None = whose.session_of(caught_up(self._projection), owners) if owners else None
-
-    def mentioned(self) -> Mentioned:
-        """What it was told of."""
-        assert self.session is not None  # noqa: S101  # asked by whoever found one
-        return Mentioned(self.settings.data_directory, self.session.owner)
+    def __init__(self, settings: Settings, journal: Journal, projection: Projection, session: Session) -> None:
+        self.journal = journal
+        self.seat = Seat(settings.data_directory / "waiters", session.as_)
+        self._identity = session.as_
+        self._mentioned = Mentioned(settings.data_directory, session.owner)
+        self._retention_ms = settings.message_retention_hours * _HOUR_MS
+        self._projection = projection
 
     def look(self, *, only_addressed: bool, found_out: Callable[[], object] = lambda: None) -> tuple[int, list[Unseen]]:
         """The last seq, and what waits that nobody has told: it is told from here on.
@@ -149,21 +145,19 @@ class _Session:
         Raises:
             OSError: as `Mentioned.claim`.
         """
-        assert self.session is not None  # noqa: S101  # as above
-        state = caught_up(self._projection)
-        horizon_ms = time.time_ns() // 1_000_000 - self.settings.message_retention_hours * _HOUR_MS
-        mentioned, identity = self.mentioned(), self.session.as_
-        told = mentioned.told()
-        found = unseen(state, identity, horizon_ms=horizon_ms, after=told.every, only_addressed=only_addressed)
+        state, told = caught_up(self._projection), self._mentioned.told()
+        horizon_ms = time.time_ns() // 1_000_000 - self._retention_ms
+        found = unseen(
+            state, self._identity, horizon_ms=horizon_ms, after=told.every, only_addressed=only_addressed
+        )  # fmt: skip
         found_out()
-        if not any(told.leaves(message, identity) for message in found):
+        if not any(told.leaves(message, self._identity) for message in found):
             return state.last_seq, []
-        return state.last_seq, mentioned.claim(found, identity, addressed=only_addressed)
+        return state.last_seq, self._mentioned.claim(found, self._identity, addressed=only_addressed)
 
     def render(self, found: list[Unseen], *, addressed: bool) -> str:
         """The sentence about what was found."""
-        assert self.session is not None  # noqa: S101  # as above
-        return render_reason(self.session.as_, by_channel(found), addressed=addressed)
+        return render_reason(self._identity, by_channel(found), addressed=addressed)
 
 
 def reason_to_go_on(config_path: str | None, caller: Caller, found_out: Callable[[], object]) -> str | None:
@@ -172,29 +166,46 @@ def reason_to_go_on(config_path: str | None, caller: Caller, found_out: Callable
     ``found_out`` is called when all that may take long is done: what is told from then on must not be cut off.
     """
     try:
-        session = _Session(config_path, caller)
-        if session.session is None:
+        listener = _listener(config_path, caller)
+        if listener is None:
             return None
-        _, found = session.look(only_addressed=False, found_out=found_out)
-        return session.render(found, addressed=False) if found else None
-    except (BusError, JournalError, OSError, ValueError):
+        _, found = listener.look(only_addressed=False, found_out=found_out)
+        return listener.render(found, addressed=False) if found else None
+    except (BusError, JournalError, OSError):
         return None
 
 
 def wait_for_reason(config_path: str | None, caller: Caller) -> str | None:
     """Sleep until a message addressed to the session waits, and give what to tell it; None if it shall sleep on."""
     try:
-        session = _Session(config_path, caller)
-        if session.session is None:
+        listener = _listener(config_path, caller)
+        if listener is None:
             return None
-        seat = Seat(session.settings.data_directory / "waiters", session.session.as_)
-        seat.take()
+        listener.seat.take()
         try:
-            ended = watch_over(seat, caller.harness)
+            ended = watch_over(listener.seat, caller.harness)
             time.sleep(STOP_FIRST_S)
-            found = sleep(session.journal, lambda: session.look(only_addressed=True), ended, float("inf"))
+            found = sleep(listener.journal, lambda: listener.look(only_addressed=True), ended, float("inf"))
         finally:
-            seat.leave()
-        return None if isinstance(found, str) else session.render(found, addressed=True)
-    except (BusError, JournalError, OSError, ValueError):
+            listener.seat.leave()
+        return None if isinstance(found, str) else listener.render(found, addressed=True)
+    except (BusError, JournalError, OSError):
         return None
+
+
+def _listener(config_path: str | None, caller: Caller) -> _Listener | None:
+    """The session the caller speaks for; None if it has none, for which the journal need not even be read.
+
+    Raises:
+        BusError: the settings are wrong.
+        JournalError: the journal cannot be read.
+    """
+    settings = config.load(config_path, os.environ)
+    held = Owners(settings.data_directory / "owners")
+    owners = whose.owners_here(held, caller.harness, caller.directory, caller.thread)
+    if not owners:
+        return None
+    journal = open_journal(settings, read_only=True)
+    projection = Projection(journal, open_snapshots(settings))
+    session = whose.session_of(caught_up(projection), owners)
+    return None if session is None else _Listener(settings, journal, projection, session)

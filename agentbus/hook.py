@@ -15,7 +15,7 @@ import sys
 import time
 from contextlib import suppress
 
-from agentbus import identity, processes
+from agentbus import identity, processes, repoconfig
 from agentbus.harness import forms
 from agentbus.protocol import render_protocol
 from agentbus.visible import render_visible
@@ -42,7 +42,15 @@ def run(arguments: list[str]) -> int | None:
 
 
 def answer(event: str, harness: str, config_path: str | None) -> int:
-    """What the hook prints is written; its exit status."""
+    """What the hook prints is written; its exit status, which takes no session along whatever has happened."""
+    try:
+        return _answer(event, harness, config_path)
+    except Exception as error:  # noqa: BLE001  # the outermost shell of a process that must not fail
+        identity.write_text(2, f"agentbus: hook {event} failed: {type(error).__name__}\n")
+        return 0
+
+
+def _answer(event: str, harness: str, config_path: str | None) -> int:
     if event == "session-start":
         return _start_session(harness)
     given = _read_stdin()
@@ -52,7 +60,9 @@ def answer(event: str, harness: str, config_path: str | None) -> int:
 
 
 def _start_session(harness: str) -> int:
-    name, warnings = identity.here()
+    # It runs its user's hooks in a directory of its own, and says where the session is.
+    named = forms.directory_in(_read_stdin()) if harness == "cursor" else None
+    name, warnings = identity.here() if named is None else repoconfig.identity(named)
     identity.write_text(1, forms.render_session_start(harness, render_protocol(name)))
     for warning in warnings[:1]:
         identity.write_text(2, f"agentbus: {render_visible(warning)}\n")
@@ -134,8 +144,8 @@ def _queue_in_codex(process: processes.Process | None, thread: str, reason: str)
 
 def _where(given: dict[str, Any]) -> tuple[str, str | None]:
     """The directory of the session, as its server names it, and the client's id of it."""
-    directory, thread = given.get("cwd"), given.get("session_id")
-    if not isinstance(directory, str) or not directory:
+    directory, thread = forms.directory_in(given), given.get("session_id")
+    if directory is None:
         try:
             directory = os.getcwd()
         except OSError:  # it is gone

@@ -35,8 +35,8 @@ class Roots:
 
     def root(self, seq: int) -> int:
         """The message, or the id of the memory, that a thread began with."""
-        while seq in self._parents:
-            seq = self._parents[seq]
+        while (parent := self._parents.get(seq, seq)) < seq:  # a journal that somebody wrote by hand may go in circles
+            seq = parent
         return seq
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from agentbus.cli import complain
 from agentbus.visible import render_visible
 
 if TYPE_CHECKING:
@@ -36,6 +37,11 @@ def set_up(names: tuple[str, ...], config_path: str | None, *, dry: bool, uninst
         titles = ", ".join(harness.title for harness in every)
         click.echo(f"Agentbus: found none of {titles}. Name one with --harness to set it up all the same.")
         return 0
+    if here.will_go and not uninstall:
+        complain(
+            f"{here.command} lies in a cache that may be emptied: install agentbus (`uv tool install`, `pipx"
+            " install`), and run this again with that"
+        )
     failed = [_set_up(harness, environ, here.home, dry=dry, uninstall=uninstall) for harness in found]
     return 1 if any(failed) else 0
 

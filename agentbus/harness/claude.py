@@ -31,12 +31,12 @@ def harness(setup: Setup) -> Harness:
             add=["mcp", "add", "-s", "user", entries.SERVER, *told, "--", setup.command, *setup.arguments],
             remove=["mcp", "remove", "-s", "user", entries.SERVER],
             entry=entries.member(
-                state, ("mcpServers", entries.SERVER), server(setup, type="stdio"), "server agentbus", plain=True
+                state, ("mcpServers", entries.SERVER), server(setup, type="stdio"), "server agentbus", reads="json"
             ),
         ),
         entries=(
-            entries.hook(settings, ("hooks", "SessionStart"), start, "hook SessionStart", plain=True),
-            entries.hook(settings, ("hooks", "Stop"), stop, "hook Stop, wake-up", plain=True),
+            entries.hook(settings, ("hooks", "SessionStart"), start, "hook SessionStart", reads="json"),
+            entries.hook(settings, ("hooks", "Stop"), stop, "hook Stop, wake-up", reads="json"),
         ),
         made=(Made(f"{home}/skills/agentbus/SKILL.md", "skill agentbus", render_skill()),),
         todo=(

@@ -25,9 +25,9 @@ def harness(setup: Setup) -> Harness:
                 ("hooks", "SessionStart"),
                 {"hooks": [_command(setup, "session-start")]},
                 "hook SessionStart",
-                plain=True,
+                reads="json",
             ),
-            entries.hook(hooks, ("hooks", "Stop"), stop, "hook Stop, wake-up", plain=True),
+            entries.hook(hooks, ("hooks", "Stop"), stop, "hook Stop, wake-up", reads="json"),
         ),
         todo=("Restart Codex, and trust the new hooks in /hooks: until then it skips them.",),
     )

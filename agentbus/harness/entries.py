@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from agentbus.harness.jsonc import Path
 
+Reads: TypeAlias = Literal["json", "comments", "jsonc"]
+"""What a client makes of its settings: JSON and no more; with comments; with trailing commas as well."""
 SERVER = "agentbus"
 """What the server is called in every client."""
 PASSED_ON = ("AGENTBUS_CONFIG", "AGENTBUS_DATA_DIR")
@@ -54,15 +56,15 @@ class Entry:
     take: Callable[[str], str]
 
 
-def member(file: str, path: Path, value: dict[str, Any], what: str, *, plain: bool = False) -> Entry:
+def member(file: str, path: Path, value: dict[str, Any], what: str, *, reads: Reads = "jsonc") -> Entry:
     """An object in a JSON file that is ours, such as a server.
 
-    ``plain``: the client reads neither comments nor trailing commas; it would ignore a file that has them.
+    ``reads``: what its client can read. It would ignore a file with more than that, and us with it.
     """
     return Entry(
         file,
         what,
-        lambda text: _edited(lambda: _put_member(_readable(text, plain=plain), path, value)),
+        lambda text: _edited(lambda: _put_member(_readable(text, reads), path, value)),
         lambda text: _edited(lambda: jsonc.drop(text, path)),
     )
 
@@ -74,17 +76,17 @@ def hook(
     what: str,
     *,
     defaults: dict[str, Any] | None = None,
-    plain: bool = False,
+    reads: Reads = "jsonc",
 ) -> Entry:
     """An entry of an array of hooks in a JSON file: a command, or a group {"hooks": [commands]}.
 
-    ``defaults`` are members that the file needs beside it, set where they are missing; ``plain`` as for `member`.
+    ``defaults`` are members that the file needs beside it, set where they are missing; ``reads`` as for `member`.
     """
     beside = defaults or {}
     return Entry(
         file,
         what,
-        lambda text: _edited(lambda: _put_hook(_readable(text, plain=plain), path, value, beside)),
+        lambda text: _edited(lambda: _put_hook(_readable(text, reads), path, value, beside)),
         lambda text: _edited(lambda: _take_hook(text, path, beside)),
     )
 
@@ -110,13 +112,14 @@ def _edited(edit: Callable[[], str]) -> str:
         raise UnusableTextError(str(error)) from error
 
 
-def _readable(text: str, *, plain: bool) -> str:
+def _readable(text: str, reads: Reads) -> str:
     jsonc.parse(text)
-    if plain and text.strip():
+    if reads != "jsonc" and text.strip():
         try:
-            Document(text)
+            Document(text if reads == "json" else jsonc.blank_comments(text))
         except ValueError as error:
-            raise UnusableTextError(f"its client reads no comments and no trailing commas: {error}") from error
+            what = "no comments and no trailing commas" if reads == "json" else "no trailing commas"
+            raise UnusableTextError(f"its client reads {what}: {error}") from error
     return text
 
 

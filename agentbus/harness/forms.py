@@ -31,6 +31,13 @@ def render_session_start(harness: str, protocol: str) -> str:
     return json.dumps(output) + "\n"
 
 
+def directory_in(given: dict[str, Any]) -> str | None:
+    """Where the client says that its session works; None if it does not."""
+    roots = given.get("workspace_roots")
+    named = [given.get("cwd"), *(roots if isinstance(roots, list) else ())]
+    return next((each for each in named if isinstance(each, str) and each), None)
+
+
 def goes_on_already(harness: str, given: dict[str, Any]) -> bool:
     """Whether the client says that its turn goes on because of a stop hook: it is never held twice in a row."""
     if harness == "cursor":

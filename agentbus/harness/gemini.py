@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from agentbus.harness import entries
 from agentbus.harness.setup import Harness, Setup, server
 
@@ -11,7 +9,7 @@ _TIMEOUT_MS = 10_000
 
 
 def harness(setup: Setup) -> Harness:
-    """As it is set up here."""
+    """As it is set up here. Tried with 0.61.0."""
     settings = setup.place(".gemini", "settings.json")
     return Harness(
         name="gemini",
@@ -19,14 +17,17 @@ def harness(setup: Setup) -> Harness:
         program="gemini",
         directories=(setup.place(".gemini"),),
         entries=(
-            entries.member(settings, ("mcpServers", entries.SERVER), server(setup), "server agentbus"),
-            entries.hook(settings, ("hooks", "SessionStart"), _group(setup, "session-start"), "hook SessionStart"),
-            entries.hook(settings, ("hooks", "AfterAgent"), _group(setup, "stop"), "hook AfterAgent"),
+            entries.member(
+                settings, ("mcpServers", entries.SERVER), server(setup), "server agentbus", reads="comments"
+            ),
+            _hook(setup, settings, "SessionStart", "session-start"),
+            _hook(setup, settings, "AfterAgent", "stop"),
         ),
         todo=("Restart Gemini CLI.",),
         notes=("It has no way to be woken: an idle session sees a message at its next turn.",),
     )
 
 
-def _group(setup: Setup, event: str) -> dict[str, Any]:
-    return {"hooks": [{"type": "command", "command": setup.hook(event, "gemini"), "timeout": _TIMEOUT_MS}]}
+def _hook(setup: Setup, settings: str, name: str, event: str) -> entries.Entry:
+    command = {"type": "command", "command": setup.hook(event, "gemini"), "timeout": _TIMEOUT_MS}
+    return entries.hook(settings, ("hooks", name), {"hooks": [command]}, f"hook {name}", reads="comments")

@@ -132,7 +132,7 @@ def _insert(text: str, node: _Node, head: str, value: object) -> str:
         before = text[:close].rstrip(" \t\r\n") if "\n" in text[node.start : close] else text[:close]
         return f"{before}{member}{newline}{outer}{text[close:]}"
     end = node.members[-1][2].end
-    comma = _blank_comments(text).find(",", end, close)
+    comma = blank_comments(text).find(",", end, close)
     if comma >= 0:  # a trailing comma; the new last member has one as well
         at = _line_end(text, comma + 1, close)
         return f"{text[:at]}{member},{text[at:]}"
@@ -143,7 +143,7 @@ def _insert(text: str, node: _Node, head: str, value: object) -> str:
 def _cut(text: str, node: _Node, index: int) -> str:
     """The text without one member of an object or array: the reverse of `_insert`."""
     _, start, value = node.members[index]
-    blanked = _blank_comments(text)
+    blanked = blank_comments(text)
     last = index == len(node.members) - 1
     limit = node.end - 1 if last else node.members[index + 1][1]
     comma = blanked.find(",", value.end, limit)
@@ -200,10 +200,11 @@ def _tree(blanked: str) -> _Node:
 
 def _blank(text: str) -> str:
     """The text with comments and trailing commas as spaces: every place stays where it is."""
-    return _TRAILING_COMMA.sub(_spaces_for(","), _blank_comments(text))
+    return _TRAILING_COMMA.sub(_spaces_for(","), blank_comments(text))
 
 
-def _blank_comments(text: str) -> str:
+def blank_comments(text: str) -> str:
+    """The text with comments as spaces: every place stays where it is."""
     return _COMMENT.sub(_spaces_for("/"), text)
 
 

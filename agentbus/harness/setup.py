@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from agentbus.harness.entries import Entry
 
 
+_CACHES = ("/uv/archive-v", "/uv/environments-v", "/.cache/uv/", "/pipx/.cache/")
+
+
 @dataclass(frozen=True, slots=True)
 class Setup:
     """How a client is to start agentbus.
@@ -31,6 +34,11 @@ class Setup:
     home: str
     environ: Mapping[str, str]
     command: str
+
+    @property
+    def will_go(self) -> bool:
+        """Whether the command lies where ``uvx`` and ``pipx run`` keep what they may throw away."""
+        return any(mark in self.command for mark in _CACHES)
 
     @property
     def moved(self) -> dict[str, str]:

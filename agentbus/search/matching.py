@@ -1,7 +1,7 @@
 """Which texts hold the words of a query, and how well. Pure: knows texts only; where they stand is for others.
 
-Plain and exact: every word is looked for literally, with case, accents and composition folded. An index narrows that by
-`tokens`: a text that holds a word holds the word's tokens, one right after the other.
+Plain and exact: every word is looked for literally, with case, accents, composition and typography folded. An index
+narrows that by `tokens`: a text that holds a word holds the word's tokens, one right after the other.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _UNIT_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_EDGES = "\"'`()[]{}<>.,;:!?"
+_EDGES = "\"'`()[]{}<>.,;:!?“”„‘’«»…「」『』（）【】《》。、，：；！？"  # noqa: RUF001  # as they are written elsewhere
+# Signs that some models write where others, and people, write the plain ones.
+_PLAIN = {"‘": "'", "’": "'", "“": '"', "”": '"', "‐": "-", "‑": "-", "‒": "-", "–": "-", "−": "-"}  # noqa: RUF001  # see above
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Scripts that put no space between words, searched without word borders: Thai, Lao, Burmese, Khmer; Han, kana, Hangul
 # and their compatibility forms.
@@ -210,7 +212,7 @@ def weigh(corpus: Corpus, counts: Sequence[int], length: int) -> float:
 
 
 def fold(text: str) -> str:
-    """A text in NFC without case and accents."""
+    """A text in NFC without case and accents, typographic signs as plain ones."""
     return text.lower() if text.isascii() else unicodedata.normalize("NFC", text).translate(_FOLDED)
 
 
@@ -233,6 +235,8 @@ def _fold_with_origin(text: str) -> tuple[str, list[int]]:
 def _bare(char: str) -> str:
     if char.isascii():
         return char.lower()
+    if char in _PLAIN:
+        return _PLAIN[char]
     parts = unicodedata.normalize("NFD", unicodedata.normalize("NFD", char).casefold())
     # Composed again, so that one Hangul syllable does not begin another.
     return unicodedata.normalize("NFC", "".join(part for part in parts if unicodedata.category(part) != "Mn"))

@@ -127,8 +127,11 @@ def _is_within(scope: Scope, time_ms: int) -> bool:
 
 
 def _root(state: State, seq: int) -> int:
-    """The message (of a memory: its id) a thread began with. A reply's seq is above what it replies to: this ends."""
+    """The message (of a memory: its id) a thread began with.
+
+    A reply's seq is above what it replies to; in a journal that somebody wrote by hand it may not be, and this ends.
+    """
     seq = state.revised.get(seq, seq)
-    while seq in state.replies:
-        seq = state.replies[seq]
+    while (parent := state.replies.get(seq, seq)) < seq:
+        seq = parent
     return seq

@@ -17,7 +17,8 @@ WAKE = {"type": "command", "command": "/opt/agentbus hook wake --for claude", "a
 GROUP = {"hooks": [HOOK, WAKE]}
 THEIRS = {"matcher": "*", "hooks": [{"type": "command", "command": "make lint"}]}
 server = entries.member("f", ("mcpServers", "agentbus"), SERVER, "server")
-plain = entries.member("f", ("mcpServers", "agentbus"), SERVER, "server", plain=True)
+plain = entries.member("f", ("mcpServers", "agentbus"), SERVER, "server", reads="json")
+commented = entries.member("f", ("mcpServers", "agentbus"), SERVER, "server", reads="comments")
 stop = entries.hook("f", ("hooks", "Stop"), GROUP, "hook")
 cursor = entries.hook("f", ("hooks", "stop"), {"command": HOOK["command"]}, "hook", defaults={"version": 1})
 table = entries.table("f", "mcp_servers", SERVER | {"env": {"AGENTBUS_DATA_DIR": "/d"}}, "server")
@@ -125,6 +126,7 @@ def test_members_that_a_file_needs_beside_its_hooks_come_and_go_with_them() -> N
         (server, '{"a": 1, "a": 2}', "line 1, column 10"),
         (plain, "{} // mine", "its client reads no comments and no trailing commas: line 1, column 4"),
         (plain, '{"a": 1,}', "its client reads no comments and no trailing commas: line 1, column"),
+        (commented, '{"a": 1,} // mine', "its client reads no trailing commas: line 1, column"),
         (stop, '{"hooks": {"Stop": {}}}', '"hooks.Stop" in it is not'),
         (stop, '{"hooks": "on"}', '"hooks" in it is not'),
         (table, "mcp_servers = 3", '"mcp_servers" in it is not'),
@@ -139,6 +141,12 @@ def test_a_file_that_its_client_would_not_read_is_refused_with_the_reason(
     with pytest.raises(UnusableTextError) as caught:
         entry.put(text)
     assert cause in str(caught.value)
+
+
+def test_comments_are_no_hindrance_where_the_client_reads_them() -> None:
+    text = '{"a": 1} // mine'
+    assert commented.put(text) == server.put(text)
+    assert plain.put("") == server.put("")
 
 
 TOML = [

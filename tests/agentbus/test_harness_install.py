@@ -25,9 +25,9 @@ from tests.agentbus.test_jsonc import DOCUMENTS, texts
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-JSONC = (".gemini/settings.json", ".config/opencode/opencode.json", ".cursor/mcp.json", ".cursor/hooks.json")
+JSONC = (".config/opencode/opencode.json", ".cursor/mcp.json", ".cursor/hooks.json")
 VSCODE = "Library/Application Support/Code/User/mcp.json" if sys.platform == "darwin" else ".config/Code/User/mcp.json"
-PLAIN = (".claude.json", ".claude/settings.json", ".codex/hooks.json")
+PLAIN = (".gemini/settings.json", ".claude.json", ".claude/settings.json", ".codex/hooks.json")
 TOML = ".codex/config.toml"
 QUICK = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # where a flush costs nothing
 EVERY = (*JSONC, VSCODE, *PLAIN, TOML)
@@ -301,6 +301,11 @@ def test_where_the_bus_is_goes_into_every_entry(tmp_path: Path) -> None:
         if not file.endswith("SKILL.md"):
             assert f"{tmp_path}/own.json" in data.decode(), file
             assert f"{tmp_path}/bus" in data.decode(), file
+
+
+def test_a_command_in_a_cache_is_set_up_with_a_warning(tmp_path: Path) -> None:
+    assert Setup("/", {}, "/home/x/.cache/uv/archive-v0/abc/bin/agentbus").will_go
+    assert not setup_at(tmp_path).will_go
 
 
 @pytest.mark.parametrize(

@@ -182,6 +182,13 @@ def context_in(harness: str, begun: str) -> str:
     return str(answer["hookSpecificOutput"]["additionalContext"])
 
 
+def test_cursor_says_where_its_session_is_which_is_not_where_its_hooks_run(desk: Desk) -> None:
+    (desk.repository.parent / "bank" / ".git").mkdir(parents=True)
+    for roots, name in [([str(desk.repository.parent / "bank")], "bank"), (7, "shop"), ([7], "shop")]:
+        begun = desk.hook("session-start", "cursor", {"workspace_roots": roots}).stdout
+        assert context_in("cursor", begun) == render_protocol(name)
+
+
 @pytest.mark.parametrize("given", ["", "{", "[]", "null", '{"cwd": 7, "stop_hook_active": "?"}', '"\\ud83d"'])
 def test_input_that_makes_no_sense_is_no_failure(desk: Desk, given: str) -> None:
     done = subprocess.run(
@@ -321,6 +328,18 @@ def test_no_hook_fails_where_nothing_can_be_read(tmp_path: Path) -> None:
         assert done.returncode == 0
         assert done.stderr == b""
     assert not (tmp_path / "data").exists()
+
+
+def test_not_even_a_bug_makes_a_hook_fail(desk: Desk) -> None:
+    code = (
+        "import sys; from agentbus import holding, hook; holding.reason_to_go_on = None;"
+        "sys.exit(hook.run(['stop', '--for', 'claude']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=desk.environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=WAIT_S, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "agentbus: hook stop failed: TypeError\n")
 
 
 def test_only_a_message_addressed_to_it_wakes_an_idle_session_and_once(desk: Desk) -> None:

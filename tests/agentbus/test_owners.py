@@ -230,3 +230,17 @@ def test_one_whose_file_says_nothing_is_named_among_the_living_all_the_same(tmp_
     owners.hold()
     (tmp_path / "owners" / f"{owners.token}.lock").write_bytes(text)
     assert Owners(tmp_path / "owners").living() == [{"owner": owners.token}]
+
+
+def test_a_live_owner_tells_which_of_its_client_s_sessions_use_it(tmp_path: Path) -> None:
+    owners, other = Owners(tmp_path / "owners"), Owners(tmp_path / "owners")
+    owners.serve("t-0")
+    owners.hold()
+    assert [facts["threads"] for facts in other.living()] == [["t-0"]]
+    for number in range(40):
+        owners.serve(f"t-{number}")
+    owners.serve("t-39")
+    (facts,) = other.living()
+    assert facts["threads"] == [f"t-{number}" for number in range(8, 40)]
+    assert facts["pid"] == os.getpid()
+    owners.release()

@@ -22,6 +22,11 @@ def test_the_name_stands_where_the_block_says_name_and_nowhere_else_is_touched()
     assert render_protocol("NAME") == _BLOCK
 
 
+def test_the_protocol_fits_where_a_client_cuts_a_server_s_instructions() -> None:
+    """Claude Code shows 2,048 characters of them; a name has 200 bytes at most."""
+    assert len(render_protocol("n" * 200)) <= 2_048
+
+
 def test_the_setup_text_ends_with_the_same_block() -> None:
     assert render_setup("review", {}).endswith("\n" + render_protocol("review"))
 

@@ -195,3 +195,10 @@ def test_what_is_no_message_is_of_no_thread() -> None:
     roots = Roots()
     assert not roots.note(3, [ev.Active("Ann")])
     assert not Threads([3]).holds(3, ev.Active("Ann"))
+
+
+def test_replies_in_circles_that_no_bus_wrote_end() -> None:
+    roots = Roots()
+    for seq, reply_to in ((3, 5), (4, 3), (5, 5), (6, 5)):
+        assert roots.note(seq, [ev.Posted(as_="Ann", channel="general", content="x", context="c", reply_to=reply_to)])
+    assert [roots.root(seq) for seq in (3, 4, 5, 6)] == [3, 3, 5, 5]

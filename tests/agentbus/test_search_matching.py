@@ -102,6 +102,13 @@ CASES = [
     ("検x", "検xy", False),
     ("foo", "検foo索", True),
     ("don't", "dont", False),
+    ("don't", "don\u2019t", True),
+    ("don\u2019t", "don't", True),
+    ("POL-358", "POL\u2011358 is done", True),
+    ("\u201cflock\u201d", "flock hangs", True),
+    ("\u300c検索\u300d", "全文検索です", True),
+    ("a\u2013b", "a-b", True),
+    ("a-b", "a\u2014b", False),
 ]
 
 

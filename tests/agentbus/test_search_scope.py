@@ -93,6 +93,13 @@ def test_the_thread_of_a_memory_outlives_its_revisions(world: World) -> None:
         assert seqs(world, Scope(thread=thread)) == [first, second, live]
 
 
+def test_replies_in_circles_that_no_bus_wrote_end(world: World) -> None:
+    one = world.post("Ann", reply_to=4)
+    two = world.post("Bob", reply_to=4)
+    assert (one, two) == (3, 4)
+    assert seqs(world, Scope(thread=two)) == [two]
+
+
 def test_the_thread_of_what_cannot_be_read_is_not_found(world: World) -> None:
     with pytest.raises(BusError) as refusal:
         seqs(world, Scope(thread=99))

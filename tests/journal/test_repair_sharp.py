@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +12,7 @@ from journal import ChangedError, UnusableError
 from journal.record import ZERO_HASH
 from tests.journal.conftest import FaultyFiles
 from tests.journal.test_repair import DAMAGES, Case, change, three
+from tests.journal.test_segment import chain, digest, lost, opened, posted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,7 +109,9 @@ def test_where_locks_may_not_hold_it_does_nothing_unless_it_is_told_to(
 
 def test_who_does_not_say_what_software_it_is_is_named_in_no_line(tmp_path: Path) -> None:
     case = harmed(tmp_path)
-    case.run()
+    before = len(case.before)
+    case.run(segment_bytes_max=1)
+    assert len(case.files()) > before
     assert not any(b'"by"' in line for line in case.lines())
 
 
@@ -141,3 +146,31 @@ def test_a_line_that_makes_no_sense_after_a_missing_segment_continues_what_that_
     case.run(new_check=refusing(9))
     assert [each.last for each in case.verdict().lost][-1] == 9
     case.check()
+
+
+def test_a_lost_range_is_said_to_be_damage_and_its_bytes_are_named_by_where_they_stood(tmp_path: Path) -> None:
+    case = harmed(tmp_path)
+    _, (done,) = case.run()
+    assert done.lost is not None
+    assert (done.lost.reason, [each.reason for each in case.verdict().lost]) == ("damage", ["damage"])
+    (piece,) = case.aside()
+    assert re.fullmatch(rf"{5:020d}-{done.damage.offset}-\d{{19}}-{os.getpid()}\.damaged", piece)
+
+
+@pytest.mark.parametrize("next_prev", [True, False])
+def test_a_line_that_makes_no_sense_after_a_lost_range_continues_what_that_says_or_itself(
+    tmp_path: Path, *, next_prev: bool
+) -> None:
+    lines = three()
+    after = digest(lines[5][3])
+    lines[5][2:] = chain(lost(7, 8, after if next_prev else None), seq=7, prev=digest(lines[5][1]))
+    case, files = Case(tmp_path, lines), FaultyFiles()
+    (damage,) = case.repair(files, new_check=refusing(9)).plan().damages
+    assert damage.prev == (after if next_prev else digest(lines[5][2]))
+    assert files.fds == set()
+
+
+def test_a_line_that_makes_no_sense_far_into_a_segment_is_named_by_its_number(tmp_path: Path) -> None:
+    made = {1: chain(opened(), *[posted("x" * (400 << 10))] * 3, *[posted()] * 4)}
+    (damage,) = Case(tmp_path, made).repair(new_check=refusing(6)).plan().damages
+    assert (damage.line, damage.offset) == (6, len(b"".join(made[1][:5])))

@@ -253,7 +253,7 @@ def choose(mutant: Mutant, known: Map, others_s: float = OTHERS_S) -> list[str]:
         prefix = f"{mutant.room}:"
         found = {test for line, tests in known.lines.items() if line.startswith(prefix) for test in tests}
         found |= {test for test in known.seconds if _is_own(test, mutant.room)}  # it may only look at a constant
-        found = found or set(known.seconds)  # nothing of the room runs but at import
+        found = found - {AT_IMPORT} or set(known.seconds)  # nothing of the room runs but at import
     ordered = sorted(found - {AT_IMPORT, *known.failed}, key=lambda test: known.seconds[test])
     own = [test for test in ordered if _is_own(test, mutant.room)]
     left_s = others_s
