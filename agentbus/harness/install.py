@@ -214,12 +214,10 @@ def _prune(directory: str, within: tuple[str, ...]) -> None:
 
 def _add_by_command(harness: Harness, command: ByCommand, environ: Mapping[str, str], *, dry: bool) -> Step:
     place, entry = f"{harness.program} {shlex.join(command.add)}", command.entry
-    try:
+    with contextlib.suppress(OSError, ValueError):  # the client will say what is wrong with its file
         before = _read(entry.file) or ""
         if entry.put(before) == before:
             return Step("present", place, entry.what)
-    except (OSError, ValueError):
-        before = ""  # the client will say what is wrong with its file
     if not dry:
         _run(harness, command.remove, environ)  # one of an earlier agentbus would be in the way
         if cause := _run(harness, command.add, environ):
@@ -229,12 +227,10 @@ def _add_by_command(harness: Harness, command: ByCommand, environ: Mapping[str, 
 
 def _remove_by_command(harness: Harness, command: ByCommand, environ: Mapping[str, str], *, dry: bool) -> Step:
     place, entry = f"{harness.program} {shlex.join(command.remove)}", command.entry
-    try:
+    with contextlib.suppress(OSError, ValueError):  # as above
         before = _read(entry.file) or ""
         if entry.take(before) == before:
             return Step("absent", place, entry.what)
-    except (OSError, ValueError):
-        before = ""  # as above
     if not dry and (cause := _run(harness, command.remove, environ)):
         return Step("failed", place, entry.what, cause)
     return Step("removed", place, entry.what)

@@ -347,11 +347,19 @@ def test_without_a_journal_every_question_says_so(data: Path, question: str) -> 
 
 
 def test_answers_do_not_depend_on_the_machine(tmp_path: Path) -> None:
-    zones, locales, seeds = ("UTC", "Pacific/Chatham", "America/St_Johns"), ("C", "C.UTF-8"), ("1", "2")
-    for question in (["--state"], ["--digest"], ["--state", "--at", "2026-09-10T09:00:00Z"]):
+    # Each zone with each locale, each locale with each seed; the digest is of the state, and taken once.
+    machines = [
+        ("UTC", "C", "1"),
+        ("Pacific/Chatham", "C", "2"),
+        ("America/St_Johns", "C", "1"),
+        ("UTC", "C.UTF-8", "2"),
+        ("Pacific/Chatham", "C.UTF-8", "1"),
+        ("America/St_Johns", "C.UTF-8", "2"),
+    ]
+    for question in (["--digest"], ["--state", "--at", "2026-09-10T09:00:00Z"]):
         answers = {
             run(tmp_path / "data", "replay", *question, str(MORE), TZ=zone, LC_ALL=locale, PYTHONHASHSEED=seed).stdout
-            for zone, locale, seed in itertools.product(zones, locales, seeds)
+            for zone, locale, seed in machines
         }
         assert len(answers) == 1
 

@@ -290,11 +290,20 @@ def test_no_lock_is_taken_and_nothing_is_made_whatever_is_asked(rich: Path, monk
 # following
 
 
+# A suite that runs in the background may be told to pass over SIGINT, and its children with it.
+HEEDING = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from agentbus.__main__ import main
+main()
+"""
+
+
 class Follower:
     """``agentbus replay --follow`` in a process of its own, its lines read as they come."""
 
     def __init__(self, data: Path, *arguments: str) -> None:
-        command = [sys.executable, "-m", "agentbus", "replay", "--follow", *arguments]
+        command = [sys.executable, "-c", HEEDING, "replay", "--follow", *arguments]
         self.process = subprocess.Popen(
             command, env=environ(data), stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL
         )

@@ -265,6 +265,18 @@ def test_the_client_s_own_command_is_used_where_there_is_one(tmp_path: Path) -> 
     assert next(install.install(harness, setup.environ, dry=True)).done == "added"
 
 
+def test_a_client_s_command_that_is_none_is_named_with_what_became_of_it(tmp_path: Path) -> None:
+    program = write(tmp_path, "bin/claude", "no program at all")
+    program.chmod(0o755)
+    write(tmp_path, ".claude.json", "{")
+    setup = setup_at(tmp_path, PATH=f"{tmp_path}/bin")
+    harness = HARNESSES["claude"](setup)
+    for work in (install.install, install.uninstall):
+        step = next(work(harness, setup.environ))
+        assert step.done == "failed"
+        assert "Exec format error" in step.cause
+
+
 def _init(home: Path, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
     surroundings = {"HOME": str(home), "PATH": "/usr/bin:/bin", "COVERAGE_PROCESS_START": ""} | environ
     kept = {key: value for key, value in os.environ.items() if key.startswith("COV")}

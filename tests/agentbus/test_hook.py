@@ -134,29 +134,22 @@ def test_own_messages_hold_no_turn(desk: Desk) -> None:
     assert desk.hook("stop", "claude").stdout == ""
 
 
-@pytest.mark.parametrize(
-    ("harness", "given"),
-    [
-        ("claude", {"stop_hook_active": True}),
-        ("codex", {"stop_hook_active": True}),
-        ("gemini", {"stop_hook_active": True}),
-        ("cursor", {"loop_count": 1}),
-    ],
-)
-def test_a_turn_that_goes_on_because_of_a_hook_is_not_held_again(desk: Desk, harness: str, given: object) -> None:
+def test_a_turn_that_goes_on_because_of_a_hook_is_not_held_again(desk: Desk) -> None:
     desk.says("hello")
-    assert desk.hook("stop", harness, given).stdout == ""
-    assert desk.hook("stop", harness).stdout != ""
+    for harness in ("claude", "codex", "gemini"):
+        assert desk.hook("stop", harness, {"stop_hook_active": True}).stdout == ""
+    assert desk.hook("stop", "cursor", {"loop_count": 1}).stdout == ""
+    assert desk.hook("stop", "cursor", {"loop_count": 0}).stdout != ""
 
 
-@pytest.mark.parametrize("harness", forms.HARNESSES)
-def test_each_client_is_answered_in_its_own_form(desk: Desk, harness: str) -> None:
-    desk.says(HUSH)
-    held = desk.hook("stop", harness, {"session_id": "s", "new field": [1]}).stdout
-    assert HUSH not in held
-    assert re.fullmatch(r'Agentbus: 1 new message waits: .*"beta".*"alpha"\.', reason_in(harness, held))
-    begun = desk.hook("session-start", harness).stdout
-    assert context_in(harness, begun) == render_protocol("shop")
+def test_each_client_is_answered_in_its_own_form(desk: Desk) -> None:
+    for harness in forms.HARNESSES:
+        desk.says(HUSH)
+        held = desk.hook("stop", harness, {"session_id": "s", "new field": [1]}).stdout
+        assert HUSH not in held
+        assert re.fullmatch(r'Agentbus: 1 new message waits: .*"beta".*"alpha"\.', reason_in(harness, held))
+        begun = desk.hook("session-start", harness).stdout
+        assert context_in(harness, begun) == render_protocol("shop")
 
 
 def reason_in(harness: str, held: str) -> str:
@@ -189,19 +182,33 @@ def test_cursor_says_where_its_session_is_which_is_not_where_its_hooks_run(desk:
         assert context_in("cursor", begun) == render_protocol(name)
 
 
-@pytest.mark.parametrize("given", ["", "{", "[]", "null", '{"cwd": 7, "stop_hook_active": "?"}', '"\\ud83d"'])
-def test_input_that_makes_no_sense_is_no_failure(desk: Desk, given: str) -> None:
-    done = subprocess.run(
-        desk.command("hook", "stop", "--for", "claude"),
-        input=given,
-        env=desk.environ,
-        cwd=desk.repository,
-        capture_output=True,
-        text=True,
-        timeout=WAIT_S,
-        check=False,
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+def test_input_that_makes_no_sense_is_no_failure(desk: Desk) -> None:
+    for given in ["", "{", "[]", "null", '{"cwd": 7, "stop_hook_active": "?"}', '"\\ud83d"']:
+        done = subprocess.run(
+            desk.command("hook", "stop", "--for", "claude"), input=given, env=desk.environ, cwd=desk.repository,
+            capture_output=True, text=True, timeout=WAIT_S, check=False,
+        )  # fmt: skip
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_hook_takes_its_options_in_any_order_and_names_what_it_does_not_know(desk: Desk) -> None:
+    config = str(desk.data.parent / "settings.json")
+    desk.says("hello")
+    for words, says in [
+        (["hook", "--for", "claude", "stop", "--config", config], "1 new message waits"),
+        (["hook", "stop", "--for", "claude", "--config", config], ""),
+    ]:
+        done = desk.start(*words).communicate(timeout=WAIT_S)
+        assert says in done[0]
+        assert done[1] == ""
+    for words, says in [
+        (["hook", "begin", "--for", "claude"], "'begin' is not one of"),
+        (["hook", "stop", "--for", "emacs"], "'emacs' is not one of"),
+        (["hook", "stop"], "Missing option '--for'"),
+    ]:
+        refused = desk.start(*words)
+        assert says in refused.communicate(timeout=WAIT_S)[1]
+        assert refused.returncode == 2
 
 
 def test_the_hook_of_another_harness_is_told_nothing(desk: Desk) -> None:

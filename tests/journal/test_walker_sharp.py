@@ -88,3 +88,11 @@ def test_what_is_said_of_each_damage_is_this(tmp_path: Path) -> None:
     if os.environ.get("AGENTBUS_RENEW"):
         EXPECTED.write_text(text)
     assert EXPECTED.read_text() == text
+
+
+def test_where_no_line_is_sound_none_is_named(tmp_path: Path) -> None:
+    (tmp_path / name(1)).write_bytes(b"nothing\nof it\n")
+    walker = Walker(Files())
+    assert all(isinstance(found, Fault) for found in walker.walk([tmp_path]))
+    assert (walker.verdict.commits, walker.verdict.first_seq, walker.verdict.last_seq) == (0, 0, 0)
+    assert walker.verdict.hash == ""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from journal import ReplacedError, TooLargeError, UnsyncedError, UnwritableError
+from journal import Journal, ReplacedError, TooLargeError, UnsyncedError, UnwritableError
 from journal.record import LINE_BYTES_MAX, encode
 from tests.journal.conftest import FaultyFiles, events, soon
 from tests.journal.test_segment import TIME
@@ -19,7 +19,6 @@ from tests.journal.test_segment import TIME
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from journal import Journal
     from tests.journal.conftest import Kit
 
 
@@ -387,3 +386,10 @@ def test_a_bookmark_names_the_journal_that_this_process_began(kit: Kit) -> None:
     assert at is not None
     assert at.position.journal
     assert f'"journal":"{at.position.journal}"'.encode() in kit.segment().read_bytes()
+
+
+def test_who_does_not_say_what_software_it_is_is_named_in_no_segment(kit: Kit) -> None:
+    journal = Journal(kit.directory, first_events=b"[]")
+    kit.commit(journal)
+    journal.close()
+    assert b'"by"' not in kit.segment().read_bytes()
