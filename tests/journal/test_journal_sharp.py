@@ -53,7 +53,12 @@ def test_a_short_wait_waits(kit: Kit) -> None:
     journal = kit.open()
     kit.commit(journal)
     asked: list[bool] = []
-    assert not journal.wait(journal.last_seq, 0.2, lambda: bool(asked.append(True)))
+
+    def interrupted() -> bool:
+        asked.append(True)
+        return False
+
+    assert not journal.wait(journal.last_seq, 0.2, interrupted)
     assert len(asked) > 1
 
 
