@@ -425,7 +425,15 @@ class Lists:
                 missed = [seq for seq, author in taken_away if seq > after and author != who]
                 if missed:
                     gap = ev.Gap(channel, missed[0], taken_away[-1][0], len(missed), "retention")
-                    self.gaps[who, channel].append(gap)
+                    self.miss(who, gap)
+
+    def miss(self, who: str, gap: Gap) -> None:
+        """A gap joins the one before it that was not told yet."""
+        known, told = self.gaps[who, gap.channel], self.pending[who][3] if who in self.pending else []
+        if known and known[-1] not in told:
+            last = known.pop()
+            gap = ev.Gap(gap.channel, last.from_, gap.to, (last.count or 0) + (gap.count or 0), "retention")
+        known.append(gap)
 
     def leave(self, who: str, channel: str) -> None:
         if who in self.pending:
