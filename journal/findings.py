@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
+
+from journal import segment
+
+if TYPE_CHECKING:
+    from journal.segment import Scan
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -84,3 +89,15 @@ class Verdict(msgspec.Struct):
     lost: list[LostRange] = []
     unchecked: list[int] = []
     tail: Tail | None = None
+
+    def take(self, found: Scan) -> None:
+        """Count the sound lines of a scan in."""
+        for commit in found.commits:
+            lost = segment.parse_lost(commit.events)
+            if lost is not None:
+                self.lost.append(LostRange(commit.seq, commit.hash, lost.last, lost.reason))
+        if found.commits:
+            self.first_seq = self.first_seq or found.commits[0].seq
+            self.last_seq, self.hash = found.end.seq, found.end.hash
+        self.commits += len(found.commits)
+        self.unchecked += found.unchecked

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from journal import record, salvage, segment
-from journal.findings import Fault, LostRange, Tail, Verdict
+from journal.findings import Fault, Tail, Verdict
 from journal.record import LINE_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -165,17 +165,9 @@ class _Walk:
 
     def _keep(self, found: Scan) -> Iterator[Commit]:
         """Give sound lines, and stand after them."""
-        verdict = self.verdict
-        for commit in found.commits:
-            lost = segment.parse_lost(commit.events)
-            if lost is not None:
-                verdict.lost.append(LostRange(commit.seq, commit.hash, lost.last, lost.reason))
+        self.verdict.take(found)
         if found.commits:
             self._at, self._loose = found.end, False
-            verdict.first_seq = verdict.first_seq or found.commits[0].seq
-            verdict.last_seq, verdict.hash = found.end.seq, found.end.hash
-        verdict.commits += len(found.commits)
-        verdict.unchecked += found.unchecked
         self._line += len(found.commits)
         yield from found.commits
 

@@ -13,7 +13,7 @@ import msgspec
 
 from journal import archive, salvage, segment, survey
 from journal.errors import UnsupportedError
-from journal.findings import Damage, Fault, LostRange, Tail, Verdict
+from journal.findings import Damage, Fault, Tail, Verdict
 from journal.record import LINE_BYTES_MAX, Commit
 from journal.salvage import Next, Raw
 from journal.segment import Position
@@ -176,17 +176,9 @@ class Walker:
 
     def _take(self, found: Scan) -> Iterator[Commit]:
         """Give sound lines, and stand after them."""
-        verdict = self.verdict
-        for commit in found.commits:
-            lost = segment.parse_lost(commit.events)
-            if lost is not None:
-                verdict.lost.append(LostRange(commit.seq, commit.hash, lost.last, lost.reason))
+        self.verdict.take(found)
         if found.commits:
             self._at, self._begun = found.end, True
-            verdict.first_seq = verdict.first_seq or found.commits[0].seq
-            verdict.last_seq, verdict.hash = found.end.seq, found.end.hash
-        verdict.commits += len(found.commits)
-        verdict.unchecked += found.unchecked
         self._line += len(found.commits)
         yield from found.commits
 
