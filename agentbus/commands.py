@@ -1,6 +1,6 @@
 """What may be asked of the bus, what a rule must be told to decide it, and what it answers. Pure.
 
-Every text here was parsed (names.py) and every number checked against its bounds (arguments.py, calls.py); what is
+Every text here was parsed (names.py) and every number checked against its bounds (arguments.py, asking.py); what is
 left to decide depends on the State. ``Command[R]`` names the result a command leads to.
 """
 
