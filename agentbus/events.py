@@ -224,15 +224,19 @@ Keyed = Posted | MemoryEdited | MemoryDeleted
 """The events that may carry an idempotency key."""
 
 
+_ASKED = {
+    kind: tuple(name for name in kind.__struct_fields__ if name not in {"context", "replaces"})
+    for kind in (Posted, MemoryEdited, MemoryDeleted)
+}
+
+
 def payload_digest(event: Keyed) -> bytes:
     """16 bytes that are equal for two events with the same idempotency key exactly if they ask for the same thing.
 
     The context is left out: an agent that retries from another directory still retries. So is the revision replaced,
     which is what the bus found, not what the caller asked.
     """
-    asked = {name: value for name in event.__struct_fields__ if (value := getattr(event, name)) is not UNSET}
-    for name in ("context", "replaces"):
-        asked.pop(name, None)
+    asked = {name: value for name in _ASKED[type(event)] if (value := getattr(event, name)) is not UNSET}
     text = type(event).__name__.encode() + msgspec.json.encode(asked, order="deterministic")
     return hashlib.sha256(text).digest()[:16]
 

@@ -171,7 +171,7 @@ def _posted(state: State, event: ev.Posted, now: _Moment) -> None:
     channel = state.channels.get(event.channel) or _channel(state, event.channel, now)
     seq, reply_to = now.seq, event.reply_to
     if reply_to is not UNSET or "@" in event.content:
-        _address(state, event.as_, event.content, None if reply_to is UNSET else reply_to, seq)
+        _address(state, event.as_, event.content, None if reply_to is UNSET else reply_to, seq, event.channel)
     _retain(state, channel, event.as_, now)
     if channel.kind == MEMORY:
         state.memories[seq] = Memory(seq, event.channel, seq, 1)
@@ -180,11 +180,11 @@ def _posted(state: State, event: ev.Posted, now: _Moment) -> None:
         _keep_receipt(state, event, now, None, None)
 
 
-def _address(state: State, author: str, content: str, reply_to: int | None, seq: int) -> None:
+def _address(state: State, author: str, content: str, reply_to: int | None, seq: int, channel: str) -> None:
     if reply_to is not None:
         reply_to = state.revised.get(reply_to, reply_to)
         state.replies[seq] = state.replies.get(reply_to, reply_to)  # so a thread outlives what is evicted in its middle
-    addressed = addressed_by(state, author, content, reply_to)
+    addressed = addressed_by(state, author, content, reply_to, channel)
     if addressed:
         state.addressed[seq] = addressed
 
@@ -215,7 +215,7 @@ def _memory_edited(state: State, event: ev.MemoryEdited, now: _Moment) -> None:
         _absent(state, now, f"memory {event.id} does not exist")
         return
     channel = state.channels[memory.channel]
-    _address(state, event.as_, event.content, None, now.seq)
+    _address(state, event.as_, event.content, None, now.seq, memory.channel)
     _forget(state, channel, memory.seq)
     _retain(state, channel, event.as_, now)
     state.revised.pop(memory.seq, None)
@@ -244,8 +244,9 @@ def _forget(state: State, channel: Channel, seq: int) -> None:
 
 def _delivered(state: State, event: ev.Delivered, now: _Moment) -> None:
     starts = {}
+    mine = state.subscriptions.get(event.as_, {})
     for name in event.ends:
-        subscription = _subscription(state, event.as_, name, now)
+        subscription = mine.get(name) or _subscription(state, event.as_, name, now)
         if subscription is not None:
             starts[name] = subscription.cursor
     gaps = [] if event.gaps is UNSET else event.gaps
@@ -273,8 +274,9 @@ def _acked(state: State, event: ev.Acked, now: _Moment) -> None:
     del state.batches[event.as_]
     mine = state.subscriptions.get(event.as_, {})
     for channel, end in batch.ends.items():
-        if channel in mine:
-            mine[channel].cursor = max(mine[channel].cursor, end)
+        subscription = mine.get(channel)
+        if subscription is not None and subscription.cursor < end:
+            subscription.cursor = end
     for gap in batch.gaps:
         if gap.channel in mine and gap in mine[gap.channel].gaps:
             mine[gap.channel].gaps.remove(gap)

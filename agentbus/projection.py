@@ -19,7 +19,7 @@ from journal import Bookmark, BusyError
 
 if TYPE_CHECKING:
     from agentbus.events import AnyEvent
-    from journal import Commit, Journal, Snapshots
+    from journal import Journal, Snapshots
 
 _RETAINED_PART: Final = 4
 _LINES_BETWEEN_LOOKS: Final = 64  # at the clock: they are folded in less time than a caller could tell
@@ -70,11 +70,10 @@ class Projection:
         """
         if not self.state.last_seq:
             self._resume()
-        for lines, commit in enumerate(self._journal.read(self.state.last_seq)):
-            if lines >= lines_max:
-                raise BehindError
-            if lines % _LINES_BETWEEN_LOOKS == 0 and time.monotonic() >= deadline:
-                raise BusyError("the journal, which is still being read,")
+        state, look_at = self.state, 0.0
+        for lines, commit in enumerate(self._journal.read(state.last_seq)):
+            if lines >= look_at:
+                look_at = _look(lines, deadline, lines_max)
             try:
                 events = wire.decode(commit.events)
             except wire.MalformedError as error:
@@ -83,7 +82,13 @@ class Projection:
                 self.restart()
                 self.catch_up(deadline, lines_max)
                 return
-            self._fold(commit, events)
+            try:
+                fold(state, commit, events)
+            except BaseException as error:
+                self.forget()  # half of a line must not be taken for the whole
+                if isinstance(error, FoldError):
+                    raise self._journal.corrupt_at(commit, error.cause) from error
+                raise
 
     def restart(self) -> None:
         """Fold from seq 1 at the next `catch_up`: no snapshot of files that were exchanged is trusted."""
@@ -121,15 +126,6 @@ class Projection:
         self._repairs.add(seq)
         return True
 
-    def _fold(self, commit: Commit, events: list[AnyEvent]) -> None:
-        try:
-            fold(self.state, commit, events)
-        except BaseException as error:
-            self.forget()  # half of a line must not be taken for the whole
-            if isinstance(error, FoldError):
-                raise self._journal.corrupt_at(commit, error.cause) from error
-            raise
-
     @property
     def snapshot_due(self) -> bool:
         """Whether so much was folded since the last snapshot that the next process deserves a new one."""
@@ -161,3 +157,12 @@ class Projection:
         """
         assert self._snapshots is not None  # noqa: S101  # something was taken
         self._snapshots.save(snapshot.VERSION, taken.bookmark, taken.payload)
+
+
+def _look(lines: int, deadline: float, lines_max: float) -> float:
+    """Whether to go on after so many lines, and after how many to ask again. Raises as `Projection.catch_up` says."""
+    if lines >= lines_max:
+        raise BehindError
+    if time.monotonic() >= deadline:
+        raise BusyError("the journal, which is still being read,")
+    return min(lines + _LINES_BETWEEN_LOOKS, lines_max)

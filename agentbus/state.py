@@ -125,9 +125,15 @@ class State:
         self.evicted_ms = ALWAYS_MS
         self.oldest_ms = NEVER_MS
 
-    def locate(self, seq: int) -> tuple[Channel, int] | None:
-        """The channel and index of a retained message or live revision; None if there is none with this seq."""
-        for channel in self.channels.values():
+    def locate(self, seq: int, likely: str = "") -> tuple[Channel, int] | None:
+        """The channel and index of a retained message or live revision; None if there is none with this seq.
+
+        Args:
+            seq: its own.
+            likely: the channel to look into first, which need not exist.
+        """
+        first = self.channels.get(likely)
+        for channel in self.channels.values() if first is None else (first, *self.channels.values()):
             index = channel.retained.find(seq)
             if index is not None:
                 return channel, index
@@ -138,22 +144,28 @@ class State:
         memory = self.memories.get(self.revised.get(seq, seq))
         return memory if memory is not None and memory.seq == seq else None
 
-    def author_of(self, seq: int) -> str | None:
-        """Who wrote the retained message, live revision or live memory (by id) with this seq; None if it is gone."""
+    def author_of(self, seq: int, likely: str = "") -> str | None:
+        """Who wrote the retained message, live revision or live memory (by id) with this seq; None if it is gone.
+
+        ``likely`` as in `locate`.
+        """
         memory = self.memories.get(seq)
-        found = self.locate(memory.seq if memory else seq)
+        found = self.locate(memory.seq if memory else seq, likely)
         if found is None:
             return None
         channel, index = found
         return self.identities.names[channel.retained.authors[index]]
 
 
-def addressed_by(state: State, author: str, content: str, reply_to: int | None) -> tuple[str, ...]:
-    """Whom a text addresses at this State, its author left out: those it mentions, then the one it replies to."""
+def addressed_by(state: State, author: str, content: str, reply_to: int | None, channel: str = "") -> tuple[str, ...]:
+    """Whom a text addresses at this State, its author left out: those it mentions, then the one it replies to.
+
+    The ``channel`` it is posted to is where what it replies to is looked for first.
+    """
     if reply_to is None and "@" not in content:
         return ()
-    names = list(state.identities.mentioned(content))
-    if reply_to is not None and (replied := state.author_of(reply_to)) is not None:
+    names = list(state.identities.mentioned(content)) if "@" in content else []
+    if reply_to is not None and (replied := state.author_of(reply_to, channel)) is not None:
         names.append(replied)
     return tuple(dict.fromkeys(name for name in names if name != author))
 

@@ -33,7 +33,7 @@ def parse_time(text: str) -> int:
         ValueError: any other form, or no real date. A leap second is none.
     """
     try:
-        return _minute_ms(text[:17]) + _second_ms(text[17:20]) + _rest_ms(text[20:])
+        return _begin_ms(text[:20]) + _rest_ms(text[20:])
     except ValueError as error:
         raise ValueError(f"{text!r} {error}") from None
 
@@ -45,6 +45,12 @@ def parse_time(text: str) -> int:
 def _second_text(second: int) -> str:
     t = time.gmtime(second)
     return f"{t.tm_year:04d}-{t.tm_mon:02d}-{t.tm_mday:02d}T{t.tm_hour:02d}:{t.tm_min:02d}:{t.tm_sec:02d}"
+
+
+@lru_cache(maxsize=4)
+def _begin_ms(text: str) -> int:
+    """``2026-09-09T08:00:07.`` -> milliseconds since 1970-01-01 UTC."""
+    return _minute_ms(text[:17]) + _second_ms(text[17:])
 
 
 @lru_cache(maxsize=64)

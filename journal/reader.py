@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from journal.lock import WriterLock
     from journal.segment import Position, Scan
 
-_CHUNK_BYTES: Final = 1 << 20
-_FIRST_CHUNK_BYTES: Final = 64 << 10  # of what came since the last look, which mostly is a few lines
+_CHUNK_BYTES: Final = 64 << 10  # what is made of the lines of more would no longer fit the processor's own cache
 _SHARED_WAIT_S: Final = 5.0  # a writer holds the lock for milliseconds; one that is stopped is "busy"
 
 
@@ -287,7 +286,7 @@ class Reader:
 
     def _scans(self, fd: int, position: Position, *, last: bool) -> Iterator[Scan]:
         """Scan a segment from a place to its last whole line, or to a torn tail of the last one."""
-        want = _FIRST_CHUNK_BYTES
+        want = _CHUNK_BYTES
         while True:
             # Always from the last verified LF: bytes kept from an earlier read may have been rolled back since.
             data = self._pread(fd, want, position.offset)

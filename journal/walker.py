@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from journal.segment import Scan
     from journal.survey import Found
 
-_CHUNK_BYTES: Final = 1 << 20
+_CHUNK_BYTES: Final = 64 << 10  # as in reader.py
 _NOWHERE: Final = msgspec.structs.replace(segment.start(1), next_seq=0)
 _FOLLOWS_NOTHING: Final = "continues neither the damaged line before it nor the last sound one"
 _OUT_OF_PLACE: Final = "stands where it does not belong"

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parent.parent.parent
-DIGEST_OF_FORM = {1: "9e9a889d6c310819", 2: "4a73c87f78d874f2", 3: "e51bb01a99707665"}
+DIGEST_OF_FORM = {1: "9e9a889d6c310819", 2: "4a73c87f78d874f2", 3: "8bc27ffbc149c931"}
 
 
 @pytest.fixture
