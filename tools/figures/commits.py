@@ -12,7 +12,7 @@ from journal import Journal
 from tools.figures.child import CONTENT
 from tools.figures.children import Crew
 from tools.figures.measuring import Bar, Figure, Sample
-from tools.figures.yardsticks import HashedLines
+from tools.figures.yardsticks import GuardedLines, HashedLines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +38,7 @@ class OneWriter:
             "/s",
             Bar(0.75, at_least=True),
         ),
+        Figure("P1", "  its system calls alone, in a loop", "dumps+sha256+write+fdatasync loop", "/s", None),
     )
     rounds = 21
 
@@ -45,23 +46,26 @@ class OneWriter:
         data = place.new("one-writer")
         self._journal = Journal(data / "journal", first_events=FIRST_EVENTS, by="bench")
         self._events = encode([Posted(as_="alice", channel="general", content=CONTENT, context="bench")])
+        self._guarded = GuardedLines(data / "guarded", CONTENT)
         self._loop = HashedLines(data / "loop", CONTENT)
 
     def sample(self) -> list[Sample]:
-        """Both in short turns: the disk's mood changes within a round."""
-        figure_s = yardstick_s = 0.0
+        """All three in short turns: the disk's mood changes within a round."""
+        figure_s = guarded_s = yardstick_s = 0.0
         for _ in range(_TURNS):
             figure_s += _seconds(_COMMITS, self._commit)
+            guarded_s += _seconds(_COMMITS, self._guarded.write)
             yardstick_s += _seconds(_COMMITS, self._loop.write)
         lines = _COMMITS * _TURNS
-        return [Sample(lines / figure_s, lines / yardstick_s)]
+        return [Sample(lines / each_s, lines / yardstick_s) for each_s in (figure_s, guarded_s)]
 
     def _commit(self) -> None:
         self._journal.commit(lambda _: self._events, deadline=time.monotonic() + _DEADLINE_S)
 
     def close(self) -> None:
-        """Close both."""
+        """Close all three."""
         self._journal.close()
+        self._guarded.close()
         self._loop.close()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import sqlite3
@@ -34,6 +35,10 @@ class HashedLines:
 
     def write(self) -> None:
         """One line, durable."""
+        self._put()
+        os.fdatasync(self._fd)
+
+    def _put(self) -> None:
         self._seq += 1
         line = orjson.dumps(
             {
@@ -46,11 +51,41 @@ class HashedLines:
         )
         self._hash = hashlib.sha256(line).hexdigest()
         os.write(self._fd, line + b"\n")
-        os.fdatasync(self._fd)
 
     def close(self) -> None:
         """Close the file."""
         os.close(self._fd)
+
+
+class GuardedLines(HashedLines):
+    """The same, with the system calls by which a writer that others may write beside guards each line.
+
+    Two files are locked and given back; asked are the lock file, the directory, and the file before and after it was
+    decided what to write.
+    """
+
+    def __init__(self, path: Path, content: str) -> None:
+        super().__init__(path, content)
+        self._asked = [str(path.parent), str(path), str(path)]
+        self._lock_path = f"{path}.lock"
+        self._lock_fd = os.open(self._lock_path, os.O_RDWR | os.O_CREAT, 0o600)
+
+    def write(self) -> None:
+        """One line, durable."""
+        fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.stat(self._lock_path)
+        fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        for path in self._asked:
+            os.stat(path)
+        self._put()
+        fcntl.flock(self._fd, fcntl.LOCK_UN)
+        fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
+        os.fdatasync(self._fd)
+
+    def close(self) -> None:
+        """Close both files."""
+        super().close()
+        os.close(self._lock_fd)
 
 
 class SyncedFile:
