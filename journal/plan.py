@@ -62,7 +62,8 @@ def make_plan(directory: str, check: Check, files: Files) -> Plan:
     except OSError as error:
         raise UnreadableError(directory, _render_refusal(error)) from error
     lost = [each for each in walker.verdict.lost if each.reason == "damage"]
-    return Plan(look.damages, [each for each in lost if (each.seq, each.hash) not in look.named], look.commits)
+    settled = look.named | look.refused
+    return Plan(look.damages, [each for each in lost if (each.seq, each.hash) not in settled], look.commits)
 
 
 class _Repaired(msgspec.Struct):
@@ -79,6 +80,7 @@ class _Look:
     def __init__(self, walker: Walker, check: Check, files: Files) -> None:
         self.damages: list[Damage] = []
         self.named: set[tuple[int, str]] = set()  # seq and hash of the `lost` lines that a `repaired` names
+        self.refused: set[tuple[int, str]] = set()  # the same of lines that nobody can read
         self.commits = 0
         self._walker = walker
         self._check = check
@@ -102,7 +104,8 @@ class _Look:
         lost = segment.parse_lost(commit.events)
         cause = self._check(commit, self._lost or bool(self.damages))
         if cause is not None:
-            self._add(commit, cause)
+            self._add(commit, lost, cause)
+            self.refused.add((commit.seq, commit.hash))
         else:
             self.commits += 1
             self._lost = self._lost or lost is not None
@@ -110,9 +113,10 @@ class _Look:
                 self.named |= {(each.lost, each.hash) for each in _repaired(commit.events)}
         self._base = commit.hash if lost is None else lost.next_prev or commit.hash
 
-    def _add(self, commit: Commit, cause: str) -> None:
+    def _add(self, commit: Commit, lost: segment.Lost | None, cause: str) -> None:
         place, path = commit.place, self._walker.file
         length = place.line_bytes
+        last, next_prev = (commit.seq, commit.hash) if lost is None else (lost.last, lost.next_prev)
         before = self.damages[-1] if self.damages else None
         if before is not None and before.file == path and before.action == "end":
             # The line that lacks its LF is the damaged one: there is nothing to be ended.
@@ -125,12 +129,12 @@ class _Look:
             and before.first <= before.last
         ):
             self.damages[-1] = msgspec.structs.replace(
-                before, bytes=before.bytes + length, last=commit.seq, next_prev=commit.hash
+                before, bytes=before.bytes + length, last=last, next_prev=next_prev
             )
             return
         line = self._line_number(path, place.offset)
-        damage = Damage(path, place.segment, line, place.offset, length, commit.seq, commit.seq, "", "", cause, "cut")
-        self.damages.append(msgspec.structs.replace(damage, prev=self._base, next_prev=commit.hash))
+        damage = Damage(path, place.segment, line, place.offset, length, commit.seq, last, "", None, cause, "cut")
+        self.damages.append(msgspec.structs.replace(damage, prev=self._base, next_prev=next_prev))
 
     def _line_number(self, path: str, offset: int) -> int:
         opened = archive.open_any(self._files, path)

@@ -13,6 +13,7 @@ import msgspec
 LINE_BYTES_MAX: Final = 2 << 20  # with its LF; bounds what a reader must hold to judge one line
 TAIL_BYTES: Final = 75  # ,"hash":"<64 hex>"}
 ZERO_HASH: Final = "0" * 64  # stands before seq 1
+_HEAD: Final = b'{"seq":%d,"time":"%b","pid":%d,"events":%b'
 
 
 class Place(msgspec.Struct, frozen=True, gc=False, order=True):
@@ -61,7 +62,7 @@ def encode(seq: int, time: str, pid: int, events: bytes, prev_hash: str) -> tupl
         events: a compact JSON array of one or more objects, ``type`` first in each; taken as it is.
         prev_hash: 64 hex digits of the line before, `ZERO_HASH` for seq 1.
     """
-    head = b'{"seq":%d,"time":"%b","pid":%d,"events":%b' % (seq, time.encode(), pid, events)
+    head = _HEAD % (seq, time.encode(), pid, events)
     digest = _sha256(prev_hash.encode() + head).hexdigest()
     return b'%b,"hash":"%b"}\n' % (head, digest.encode()), digest
 
@@ -76,7 +77,8 @@ def decode(line: bytes, prev_hash: str | None, segment: int = 0, offset: int = 0
         offset: for the commit's place.
 
     Raises:
-        BadLineError: the hash is another, or the line is no such JSON object.
+        BadLineError: the hash is another, or the line is no such JSON object, or it is spelt in another way: two
+            readers of it might not read the same.
     """
     if prev_hash is None:
         digest = stated_hash(line)
@@ -93,6 +95,8 @@ def decode(line: bytes, prev_hash: str | None, segment: int = 0, offset: int = 0
     events = bytes(parsed.events)
     if events[:2] != b"[{":
         raise BadLineError("does not parse: events is no array of objects")
+    if line[:-75] != _HEAD % (parsed.seq, parsed.time.encode(), parsed.pid, events):
+        raise BadLineError("does not parse: it is not spelt as the format has it")
     return Commit(parsed.seq, parsed.time, parsed.pid, events, digest, Place(segment, offset, len(line) + 1))
 
 

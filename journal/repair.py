@@ -193,7 +193,7 @@ class Repair:
         self._files.rename(damage.file, f"{self._aside}/{name}")
         self.mended.append(Mended(damage, name, None))
         self._files.fsync_directory(self._aside)
-        self._files.fsync_directory(self._directory)
+        self._files.fsync_directory(os.path.dirname(damage.file))
 
     def _write_anew(self, source: int, path: str, damages: list[Damage]) -> None:
         """Write the file that takes the place of ``path``: what is sound in ``source``, and lines for what is lost."""

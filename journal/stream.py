@@ -75,6 +75,9 @@ class _Walk:
         if self._long:
             data = self._pass_long(data)
         data = self._held + data
+        if len(data) >= LINE_BYTES_MAX and data.find(b"\n", 0, LINE_BYTES_MAX) < 0:
+            yield self._too_long()
+            data = self._pass_long(data)
         end = data.rfind(b"\n") + 1
         self._held = data[end:]
         begins = [found.start() for found in _OPENING.finditer(data, 0, end)]
@@ -83,8 +86,8 @@ class _Walk:
             yield from self._open()
             yield from self._take_part(data[begin:stop])
         if len(self._held) >= LINE_BYTES_MAX:
-            yield self.fault(f"is longer than {LINE_BYTES_MAX} bytes")
-            self._held, self._long, self._loose, self._stated = b"", len(self._held), True, None
+            yield self._too_long()
+            self._held = self._pass_long(self._held)
 
     def end(self) -> Iterator[Fault]:
         """Judge what stands behind the last line feed, or from a torn line on."""
@@ -107,6 +110,10 @@ class _Walk:
     @property
     def _offset(self) -> int:
         return self._base + (self._at.offset if self._at else 0)
+
+    def _too_long(self) -> Fault:
+        self._loose, self._stated = True, None
+        return self.fault(f"is longer than {LINE_BYTES_MAX} bytes")
 
     def _pass_long(self, data: bytes) -> bytes:
         """Leave out what belongs to a line that was too long."""
@@ -158,6 +165,8 @@ class _Walk:
         if self._loose and seq > at.seq:
             # Where nothing states what the line continues it is taken as it is, as after a `lost` line.
             for prev in (at.prev, self._stated):
+                if prev is None and seq == at.next_seq and at.prev is not None:
+                    break  # right behind a sound line it would have to continue that
                 tried = msgspec.structs.replace(at, next_seq=seq, prev=prev)
                 if segment.scan(line, tried).commits:
                     return tried

@@ -115,8 +115,6 @@ class Walker:
         try:
             return archive.open_any(self._files, str(here.path))
         except FileNotFoundError:
-            if here.packed:
-                raise
             return archive.unpack(self._files, archive.path(str(here.path.parent), here.first_seq))
 
     def _is_foreign(self, here: Found) -> bool:
@@ -157,7 +155,7 @@ class Walker:
             try:
                 found = segment.scan(data, self._at)
             except UnsupportedError:
-                if self._at.prev is not None or salvage.is_newer(data.partition(b"\n")[0]):
+                if self._at.prev is not None:  # else it is judged with what follows
                     raise
                 yield from self._rest()
                 return
@@ -235,7 +233,7 @@ class Walker:
             unfinished = self._unfinished(size) is not None
             self.verdict.tail = Tail(str(self._path), offset, size - offset, unfinished)
 
-    def _cut(self, end: int, next_seq: int, following: Next | None, cause: str = "") -> Iterator[Fault]:
+    def _cut(self, end: int, next_seq: int, following: Next | None, cause: str) -> Iterator[Fault]:
         """Report the bytes up to ``end`` and stand after them: a fault a line, or one with the ``cause`` given."""
         at, line, causes = self._at, self._line, [cause] if cause else []
         for raw in self._raws(end):
@@ -337,6 +335,6 @@ def _within(found: Scan, at: Position, limit: Next | None) -> Scan:
     return segment.Scan(found.commits[:number], end, _OUT_OF_PLACE, [each for each in found.unchecked if each <= seq])
 
 
-def _stated(following: Found | None) -> Next | None:
-    """What the next segment says it continues; None if there is none, or it is damaged where it begins."""
-    return Next(following.first_seq, following.prev) if following is not None and following.sound else None
+def _stated(following: Found) -> Next | None:
+    """What the next segment says it continues; None if it is damaged where it begins."""
+    return Next(following.first_seq, following.prev) if following.sound else None

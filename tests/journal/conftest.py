@@ -95,6 +95,11 @@ class FaultyFiles(Unflushed):
         self.fds.add(other)
         return other
 
+    def unnamed(self) -> int:
+        fd = super().unnamed()
+        self.fds.add(fd)
+        return fd
+
     def close(self, fd: int) -> None:
         super().close(fd)
         self.fds.discard(fd)

@@ -69,6 +69,14 @@ def hashed(head: bytes) -> bytes:
         (hashed(b'{"seq":1,"time":"t","pid":1,"events":[]'), "does not parse: events is no array of objects"),
         (hashed(b'{"seq":1,"time":"t","pid":1,"events":{}'), "does not parse: events is no array of objects"),
         (hashed(b'{"seq":1,"time":"t","pid":1,"events":[{]'), "does not parse: JSON is malformed"),
+        (hashed(b'{"time":"t","seq":1,"pid":1,"events":[{}]'), "does not parse: it is not spelt as the format has it"),
+        (hashed(b'{"seq":1,"pid":1,"time":"t","events":[{}]'), "not spelt"),
+        (hashed(b'{"seq":1,"events":[{}],"time":"t","pid":1'), "not spelt"),
+        (hashed(b'{"seq": 1,"time":"t","pid":1,"events":[{}]'), "not spelt"),
+        (hashed(b'{"seq":1,"time":"\\u0074","pid":1,"events":[{}]'), "not spelt"),
+        (hashed(b'{"seq":-0,"time":"t","pid":1,"events":[{}]'), "not spelt"),
+        (hashed(b'{"seq":1,"time":"t","pid":1,"events":[{"of":1}],"events":[{}]'), "not spelt"),
+        (hashed(b'{"seq":1,"time":"t","pid":1,"events":[{}] '), "not spelt"),
     ],
 )
 def test_a_bad_line_says_what_is_wrong_with_it(line: bytes, cause: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
 from typing import TYPE_CHECKING
@@ -174,3 +175,116 @@ def test_a_line_that_makes_no_sense_far_into_a_segment_is_named_by_its_number(tm
     made = {1: chain(opened(), *[posted("x" * (400 << 10))] * 3, *[posted()] * 4)}
     (damage,) = Case(tmp_path, made).repair(new_check=refusing(6)).plan().damages
     assert (damage.line, damage.offset) == (6, len(b"".join(made[1][:5])))
+
+
+def planned(case: Case, *seqs: int) -> list[tuple[int, int, str]]:
+    """What is to be done where these lines make no sense; and then it is done."""
+    plan, _ = case.run(new_check=refusing(*seqs))
+    case.check()
+    return [(each.first, each.last, each.action) for each in plan.damages]
+
+
+def test_a_lost_line_that_makes_no_sense_after_a_damage_that_nothing_follows_continues_what_stands_before_both(
+    tmp_path: Path,
+) -> None:
+    lines = three()
+    change(lines, 8)
+    lines[9] = [*chain(lost(9, 10, None), seq=9, prev="d" * 64), *chain(posted(), seq=11, prev="e" * 64)]
+    case = Case(tmp_path, lines)
+    damages = case.repair(new_check=refusing(9)).plan().damages
+    assert [(each.first, each.prev) for each in damages] == [(8, digest(lines[5][2])), (9, digest(lines[5][2]))]
+    assert planned(case, 9) == [(8, 8, "cut"), (9, 10, "cut")]
+
+
+@pytest.mark.parametrize("next_prev", [True, False])
+def test_of_a_lost_line_that_makes_no_sense_the_whole_range_is_lost(tmp_path: Path, *, next_prev: bool) -> None:
+    lines = three()
+    after = chain(posted(), seq=11, prev="e" * 64)
+    lines[9] = [*chain(lost(9, 10, "e" * 64 if next_prev else None), seq=9, prev=digest(lines[5][3])), *after]
+    assert planned(Case(tmp_path, lines), 9) == [(9, 10, "cut")]
+
+
+def test_a_lost_line_that_makes_no_sense_is_one_with_the_damage_before_it(tmp_path: Path) -> None:
+    lines = three()
+    lines[9][1:] = chain(posted("text 10"), lost(11, 14, "e" * 64), seq=10, prev=digest(lines[9][0]))
+    lines[9] += chain(posted(), seq=15, prev="e" * 64)
+    change(lines, 10)
+    assert planned(Case(tmp_path, lines), 11) == [(10, 14, "cut")]
+
+
+def test_a_line_feed_is_added_even_if_the_line_after_it_makes_no_sense(tmp_path: Path) -> None:
+    assert planned(harmed(tmp_path, "no line feed at its end"), 9) == [(0, -1, "end"), (9, 9, "cut")]
+
+
+def test_a_line_without_its_line_feed_that_makes_no_sense_is_one_with_the_damage_before_it(tmp_path: Path) -> None:
+    lines = three()
+    change(lines, 2)
+    change(lines, 7)
+    lines[5].append(lines[5].pop()[:-1])
+    assert planned(Case(tmp_path, lines), 8) == [(2, 2, "cut"), (7, 8, "cut")]
+
+
+def test_a_line_that_makes_no_sense_is_not_one_with_bytes_that_were_put_in_before_it(tmp_path: Path) -> None:
+    assert planned(harmed(tmp_path, "lines put in"), 6) == [(6, 5, "cut"), (6, 6, "cut")]
+
+
+def pack(case: Case) -> None:
+    """Every segment but the last becomes an archive."""
+    (case.place / "archive").mkdir()
+    for path in sorted(case.place.glob("*.jsonl"))[:-1]:
+        (case.place / "archive" / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+
+
+def test_of_the_damages_in_one_archive_the_last_names_what_became_of_it(tmp_path: Path) -> None:
+    lines, files = three(), FaultyFiles()
+    for seq in (2, 6, 8):
+        change(lines, seq)
+    case = Case(tmp_path, lines)
+    pack(case)
+    _, done = case.run(files=files)
+    assert [each.archive is None for each in done] == [False, True, False]
+    assert files.fds == set()
+    assert set(case.aside()) == {str(name) for each in done for name in (each.piece, each.archive) if name}
+
+
+def test_a_file_that_is_taken_away_is_set_aside_as_what_it_is(tmp_path: Path) -> None:
+    for kind, ending in ((False, ".damaged"), (True, ".damaged.gz")):
+        case = harmed(tmp_path / ending, "a copy of a segment in the middle")
+        if kind:
+            pack(case)
+        case.run()
+        assert [name[name.index(".") :] for name in case.aside()] == [ending]
+
+
+class Noting(FaultyFiles):
+    """Notes what gets another name, and which directories are flushed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.noted: list[str] = []
+
+    def rename(self, old: str, new: str) -> None:
+        self.noted.append(f"into {os.path.basename(os.path.dirname(new))}")
+        super().rename(old, new)
+
+    def fsync_directory(self, path: str) -> None:
+        self.noted.append(f"flush {os.path.basename(path)}")
+        super().fsync_directory(path)
+
+
+def test_an_archive_that_is_taken_away_is_gone_durably(tmp_path: Path) -> None:
+    case, files = harmed(tmp_path, "a copy of a segment in the middle"), Noting()
+    pack(case)
+    case.run(files=files)
+    assert "flush archive" in files.noted[files.noted.index("into set-aside") :]
+
+
+@pytest.mark.parametrize("damage", ["a changed text", "a copy of a segment in the middle"])
+def test_what_an_archive_was_is_in_set_aside_durably(damage: str, tmp_path: Path) -> None:
+    case, files = harmed(tmp_path, damage), Noting()
+    pack(case)
+    case.run(files=files)
+    at = files.noted.index("into set-aside")
+    assert files.noted[at - 1] == "flush journal"
+    assert files.noted[at + 1] == "flush set-aside"

@@ -131,6 +131,16 @@ def test_two_faults_in_a_row_are_two() -> None:
     assert seqs(b"".join(lines)) == [1, 2, 5, 6, 7]
 
 
+def test_behind_bytes_put_in_a_line_that_does_not_continue_the_sound_one_before_is_a_fault() -> None:
+    lines = chain(*"abcdef")
+    forged, _ = encode(4, TIME, 7, b'[{"type":"posted","content":"forged"}]', "f" * 64)
+    data = b"".join([*lines[:3], b"spoilt\n", forged, *lines[3:]])
+    assert [(each.line, each.seq) for each in faults(data)] == [(4, 4), (5, 4)]
+    assert seqs(data) == [1, 2, 3, 4, 5, 6, 7]
+    assert not any(isinstance(each, Commit) and b"forged" in each.events for each in read_from(data))
+    assert verdict(data).unchecked == []
+
+
 def test_a_seq_that_is_not_the_next_is_named() -> None:
     lines = chain("a", "b", "c", "d")
     assert faults(b"".join(lines[:2] + lines[3:]))[0].cause == "carries seq 4 where 3 is next"
