@@ -91,10 +91,9 @@ class _Walk:
 
     def end(self) -> Iterator[Fault]:
         """Judge what stands behind the last line feed, or from a torn line on."""
-        at = self._at
         if self._torn is not None:
             begin = self._torn.offset
-            rest = self._base + (at.offset if at else 0) + len(self._held) - begin
+            rest = self._offset + len(self._held) - begin
             self.verdict.tail = Tail(NAME, begin, rest, unfinished_line=False)
         elif self._held:
             line = self._held + b"\n"
@@ -160,7 +159,7 @@ class _Walk:
         seq = salvage.stated_seq(line[:-1])
         if self._at is None:
             self._at = segment.start(seq or 1)
-            self.verdict.segments = self.verdict.segments or 1
+            self.verdict.segments = 1
         at = self._at
         if self._loose and seq > at.seq:
             # Where nothing states what the line continues it is taken as it is, as after a `lost` line.
