@@ -6,11 +6,11 @@ costs one more mention.
 
 from __future__ import annotations
 
-import fcntl
+import errno
 import os
 import time
-from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from msgspec import Struct
 
@@ -24,19 +24,23 @@ from agentbus.projection import Projection
 from agentbus.unseen import by_channel, unseen
 from agentbus.waiting import Seat, caught_up, watch_over
 from agentbus.waiting import wait as sleep
-from journal import JournalError
+from journal import Files, JournalError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from agentbus.config import Settings
     from agentbus.state import Session
     from agentbus.unseen import Unseen
+    from agentbus.waiting import End
     from journal import Journal
 
 _HOUR_MS = 3600 * 1000
 _TOLD_BYTES = 42
+_LOCK_S = 0.2
+_LOCK_TRY_S = 0.01
+_FILES: Final = Files()
 STOP_FIRST_S = 1.0
 """At a turn's end the hook that holds it goes first: it has answered by then, and a run that nobody watches has no
 other."""
@@ -76,7 +80,7 @@ class Mentioned:
         self._owners = data / "owners"
         self._path = self._directory / owner
 
-    def claim(self, found: list[Unseen], identity: str, *, addressed: bool) -> list[Unseen]:
+    def claim(self, found: list[Unseen], identity: str, last_seq: int, *, addressed: bool) -> list[Unseen]:
         """Those of the messages that nobody has told yet: they are the caller's to tell now.
 
         Two hooks of one session may have found the same ones, at a turn's end, when a waiter begins as well.
@@ -84,48 +88,72 @@ class Mentioned:
         Args:
             found: all that wait for the identity; with ``addressed`` only those addressed to it.
             identity: the session's.
+            last_seq: the journal's.
             addressed: see there.
 
         Raises:
             OSError: that cannot be noted. Then nothing may be told: it would be told for ever.
         """
         self._directory.mkdir(mode=0o700, exist_ok=True)
-        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX)  # held for two system calls
-            told = _parse_told(os.pread(fd, _TOLD_BYTES, 0))
+        with self._held() as fd:
+            told = _parse_told(os.pread(fd, _TOLD_BYTES, 0), last_seq)
             new = [message for message in found if told.leaves(message, identity)]
             if new:
                 last = new[-1].at.seq
-                told = Told(told.every, last) if addressed else Told(last, told.addressed)
-                os.pwrite(fd, b"%020d %020d\n" % told, 0)
-        finally:
-            os.close(fd)
+                _write_told(fd, Told(told.every, last) if addressed else Told(last, told.addressed))
         self._sweep()
         return new
 
-    def told(self) -> Told:
-        """What it was told of."""
+    def give_back(self, claimed: list[Unseen]) -> None:
+        """Addressed messages that were claimed could not be told: whoever comes next may.
+
+        Raises:
+            OSError: that cannot be noted.
+        """
+        with self._held() as fd:
+            told = _parse_told(os.pread(fd, _TOLD_BYTES, 0), claimed[-1].at.seq)
+            _write_told(fd, Told(told.every, claimed[0].at.seq - 1))
+
+    @contextmanager
+    def _held(self) -> Iterator[int]:
+        """The file, locked: for two system calls, so that whoever cannot have it meets a process that was stopped."""
+        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            return _parse_told(self._path.read_bytes())
+            deadline = time.monotonic() + _LOCK_S
+            while not _FILES.try_lock(fd):
+                if time.monotonic() >= deadline:
+                    raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT), str(self._path))
+                time.sleep(_LOCK_TRY_S)
+            yield fd
+        finally:
+            os.close(fd)
+
+    def told(self, last_seq: int) -> Told:
+        """What it was told of in a journal that ends at ``last_seq``."""
+        try:
+            return _parse_told(self._path.read_bytes(), last_seq)
         except OSError:
             return Told(0, 0)
 
     def _sweep(self) -> None:
         """Unlink what was told to owners that are gone."""
-        for file in self._directory.iterdir():
-            if not (self._owners / f"{file.name}.lock").exists():
-                with suppress(OSError):
+        with suppress(OSError):  # the next one tries again; what was claimed is to be told in any case
+            for file in self._directory.iterdir():
+                if not (self._owners / f"{file.name}.lock").exists():
                     file.unlink()
 
 
-def _parse_told(data: bytes) -> Told:
-    """What stands in such a file; nothing told where that makes no sense."""
+def _parse_told(data: bytes, last_seq: int) -> Told:
+    """What stands in such a file; nothing told where that makes no sense, as after a journal was put back."""
     try:
         every, addressed = map(int, data.split())
     except ValueError:
         return Told(0, 0)
-    return Told(every, addressed)
+    return Told(every, addressed) if max(every, addressed) <= last_seq else Told(0, 0)
+
+
+def _write_told(fd: int, told: Told) -> None:
+    os.pwrite(fd, b"%020d %020d\n" % told, 0)
 
 
 class _Listener:
@@ -145,15 +173,28 @@ class _Listener:
         Raises:
             OSError: as `Mentioned.claim`.
         """
-        state, told = caught_up(self._projection), self._mentioned.told()
+        state = caught_up(self._projection)
+        told = self._mentioned.told(state.last_seq)
         horizon_ms = time.time_ns() // 1_000_000 - self._retention_ms
         found = unseen(
             state, self._identity, horizon_ms=horizon_ms, after=told.every, only_addressed=only_addressed
         )  # fmt: skip
         found_out()
-        if not any(told.leaves(message, self._identity) for message in found):
-            return state.last_seq, []
-        return state.last_seq, self._mentioned.claim(found, self._identity, addressed=only_addressed)
+        if any(told.leaves(message, self._identity) for message in found):
+            claimed = self._mentioned.claim(found, self._identity, state.last_seq, addressed=only_addressed)
+            return state.last_seq, claimed
+        return state.last_seq, []
+
+    def give_back(self, claimed: list[Unseen]) -> None:
+        """Addressed messages that were claimed could not be told. Raises OSError, as `Mentioned.give_back`."""
+        self._mentioned.give_back(claimed)
+
+    def keep(self) -> None:
+        """Keep a snapshot where one is due: the hooks that come after this process have less time than it."""
+        taken = self._projection.take()
+        if taken is not None:
+            with suppress(JournalError):  # it only takes longer without
+                self._projection.keep(taken)
 
     def render(self, found: list[Unseen], *, addressed: bool) -> str:
         """The sentence about what was found."""
@@ -175,22 +216,35 @@ def reason_to_go_on(config_path: str | None, caller: Caller, found_out: Callable
         return None
 
 
-def wait_for_reason(config_path: str | None, caller: Caller) -> str | None:
-    """Sleep until a message addressed to the session waits, and give what to tell it; None if it shall sleep on."""
+def wait_and_tell(config_path: str | None, caller: Caller, tell: Callable[[str], bool]) -> bool:
+    """Sleep until a message addressed to the session waits, and ``tell`` it; whether it took that.
+
+    False if it shall sleep on, too.
+    """
     try:
         listener = _listener(config_path, caller)
         if listener is None:
-            return None
-        listener.seat.take()
-        try:
-            ended = watch_over(listener.seat, caller.harness)
-            time.sleep(STOP_FIRST_S)
-            found = sleep(listener.journal, lambda: listener.look(only_addressed=True), ended, float("inf"))
-        finally:
-            listener.seat.leave()
-        return None if isinstance(found, str) else listener.render(found, addressed=True)
+            return False
+        found = _wait(listener, caller)
+        if isinstance(found, str):
+            return False
+        is_told = tell(listener.render(found, addressed=True))
+        if not is_told:
+            listener.give_back(found)
     except (BusError, JournalError, OSError):
-        return None
+        return False
+    return is_told
+
+
+def _wait(listener: _Listener, caller: Caller) -> list[Unseen] | End:
+    listener.seat.take()
+    try:
+        ended = watch_over(listener.seat, caller.harness)
+        listener.keep()
+        time.sleep(STOP_FIRST_S)
+        return sleep(listener.journal, lambda: listener.look(only_addressed=True), ended, float("inf"))
+    finally:
+        listener.seat.leave()
 
 
 def _listener(config_path: str | None, caller: Caller) -> _Listener | None:

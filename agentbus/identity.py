@@ -27,7 +27,7 @@ _WARNINGS_MAX = 20
 # The harness writes its JSON while Python starts. A pipe still empty then is most likely nobody's.
 _SILENT_STDIN_WAIT_S = 0.02
 _NEXT_PIECE_WAIT_S = 0.1
-_STDIN_WAIT_S = 1.0
+_STDIN_WAIT_S = 0.7  # a hook answers in less than a second, whoever writes on
 
 
 def run(arguments: list[str]) -> int | None:

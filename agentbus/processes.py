@@ -69,7 +69,8 @@ def system_look(proc: str = "/proc") -> Look:
     """What tells of processes here: Linux's /proc, else psutil, else nothing: then a parent's pid is all there is."""
     if os.path.exists(f"{proc}/self/stat"):
         return look_in_proc
-    return psutil_look() or no_look
+    look = psutil_look()
+    return no_look if look is None or look(os.getpid()) is None else look  # without /proc it may be there, and blind
 
 
 def look_in_proc(pid: int) -> Process | None:

@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from agentbus import processes
-from journal import ReplacedError
+from journal import BusyError, ReplacedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,18 +53,25 @@ class Seat:
         temporary.write_text(self._mark)
         temporary.replace(self._path)
 
-    def is_mine(self) -> bool:
-        """Whether nobody has taken the seat since."""
+    def keep(self) -> bool:
+        """Whether nobody else sits there now. One that was left, or deleted, is taken again: this one still waits."""
         try:
-            return self._path.read_text() == self._mark
+            return self._is_mine()
+        except FileNotFoundError:
+            with contextlib.suppress(OSError):  # where there is no data directory any more there is nothing to hold
+                self.take()
+            return True
         except OSError:
             return False
 
     def leave(self) -> None:
         """Leave no file, if it is still this one's."""
-        if self.is_mine():
-            with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):
+            if self._is_mine():
                 self._path.unlink()
+
+    def _is_mine(self) -> bool:
+        return self._path.read_text() == self._mark
 
 
 def watch_over(seat: Seat, harness: Process | None) -> Ended:
@@ -72,7 +79,7 @@ def watch_over(seat: Seat, harness: Process | None) -> Ended:
     parent = os.getppid()
 
     def ended() -> End | None:
-        if not seat.is_mine():
+        if not seat.keep():
             return "replaced"
         gone = os.getppid() != parent if harness is None else not processes.lives(harness.pid, harness.started)
         return "orphaned" if gone else None
@@ -108,13 +115,16 @@ def wait(
         ended: asked at least once in LOOK_S: why to give up, if there is a reason.
         deadline: of time.monotonic().
     """
+    seq = 0
     while True:
         reason = ended()
         if reason is not None:  # before the look: what it finds is another's to tell by now, or nobody's
             return reason
-        seq, found = look()
-        if found:
-            return found
+        # While a repair is at work lines are out of reach; it leaves others behind, read from the first one on.
+        with contextlib.suppress(BusyError, ReplacedError):
+            seq, found = look()
+            if found:
+                return found
         left_s = deadline - time.monotonic()
         while left_s > 0 and not journal.wait(seq, min(LOOK_S, left_s), lambda: False):
             reason = ended()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def owners_here(owners: Owners, harness: Process | None, directory: str, thread: str | None = None) -> list[str]:
-    """Tokens of the live owners of a harness; where some of them work in ``directory``, only those.
+    """Tokens of the live owners of a harness; where some of them work in ``directory`` or above it, only the nearest.
 
     A harness may have one server for all of its sessions, or one for each. Some tell their servers which session it is
     that calls, and their hooks the same id: ``thread``. Then the servers of its other sessions do not count.
@@ -29,8 +29,15 @@ def owners_here(owners: Owners, harness: Process | None, directory: str, thread:
         for owner in owners.living()
         if owner.get("harness") == harness.named() and _may_serve(owner.get("threads"), thread)
     ]
-    there = [owner for owner in mine if owner.get("directory") == directory]
+    above = [owner for owner in mine if _holds(owner.get("directory"), directory)]
+    nearest = max((str(owner["directory"]) for owner in above), key=len, default=None)
+    there = [owner for owner in above if owner["directory"] == nearest]
     return [str(owner["owner"]) for owner in there or mine]
+
+
+def _holds(outer: object, directory: str) -> bool:
+    """Whether a directory is the other one, or above it."""
+    return isinstance(outer, str) and f"{directory}/".startswith(f"{outer.rstrip('/')}/")
 
 
 def _may_serve(threads: object, thread: str | None) -> bool:

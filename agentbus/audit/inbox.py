@@ -8,7 +8,7 @@ from msgspec import UNSET, to_builtins
 
 from agentbus.events import MemoryEdited, Posted
 from agentbus.queries import located
-from agentbus.state import handed_out, unread_messages
+from agentbus.state import handed_out, hidden_through, unread_messages
 from journal import format_time
 
 if TYPE_CHECKING:
@@ -25,10 +25,16 @@ def is_known(state: State, identity: str) -> bool:
     return state.identities.find(identity) is not None
 
 
-def unread(state: State, identity: str) -> Record:
+def unread(state: State, identity: str, horizon_ms: int) -> Record:
     """Where an identity stood in each of its channels, and which messages lay above that, its own left out.
 
-    As the bus counts: what was handed out and not acknowledged is unread, too.
+    As the journal counts: what was handed out and not acknowledged is unread, too, and so is what was over age by then
+    and not yet evicted, though nobody is handed that any more.
+
+    Args:
+        state: as it was.
+        identity: one that is known.
+        horizon_ms: what was posted before is over age, as far as the retention that it comes from is the true one.
     """
     mine = state.subscriptions.get(identity, {})
     batch = state.batches.get(identity)
@@ -37,10 +43,15 @@ def unread(state: State, identity: str) -> Record:
         "seq": state.last_seq,
         "live": identity in state.sessions,
         "channels": [
-            {"channel": name, "cursor": mine[name].cursor, "unread": unread_messages(state, identity, name)}
+            {
+                "channel": name,
+                "cursor": mine[name].cursor,
+                "unread": (count := unread_messages(state, identity, name)),
+                "over_age": count - unread_messages(state, identity, name, horizon_ms),
+            }
             for name in sorted(mine)
         ],
-        "messages": sorted(_messages(state, identity), key=lambda row: int(row["seq"])),
+        "messages": sorted(_messages(state, identity, horizon_ms), key=lambda row: int(row["seq"])),
         "gaps": [to_builtins(gap) for name in sorted(mine) for gap in mine[name].gaps],
     }
     if batch is not None:
@@ -48,10 +59,11 @@ def unread(state: State, identity: str) -> Record:
     return found
 
 
-def _messages(state: State, identity: str) -> Iterable[Record]:
+def _messages(state: State, identity: str, horizon_ms: int) -> Iterable[Record]:
     own = state.identities.find(identity)
     for name, subscription in state.subscriptions.get(identity, {}).items():
         channel = state.channels[name]
+        hidden = hidden_through(channel, horizon_ms)
         handed = set(handed_out(state, identity, channel)) if identity in state.batches else set()
         for index in channel.retained.walk(subscription.cursor, without=own):
             at = located(state, channel, index)
@@ -62,6 +74,7 @@ def _messages(state: State, identity: str) -> Iterable[Record]:
                 "from": state.identities.names[channel.retained.authors[index]],
                 "addressed": identity in at.addressed,
                 "handed_out": index in handed,
+                "over_age": at.seq <= hidden,
             }
             if at.memory is not None:
                 row["memory_id"], row["revision"] = at.memory

@@ -94,9 +94,9 @@ class Life:
             self.found["end"] = self._end
         self.found["upto"] = state.last_seq
 
-    def is_done(self, seq: int) -> bool:  # noqa: ARG002  # a witness
-        """Anything may still happen to it."""
-        return False
+    def is_done(self, seq: int) -> bool:
+        """Whether it is no message: to one, anything may still happen."""
+        return self.found is None and seq >= self.seq
 
     # --- the message
 

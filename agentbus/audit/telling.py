@@ -142,7 +142,7 @@ def tell_inbox(found: Record, clock: Clock) -> Iterator[str]:
     if not found["channels"]:
         yield f"{_INDENT}subscribed to nothing"
     yield from _rows(
-        (_INDENT + render_name(row["channel"]), f"{row['unread']} unread", f"acknowledged up to {row['cursor']}")
+        (_INDENT + render_name(row["channel"]), _unread(row), f"acknowledged up to {row['cursor']}")
         for row in found["channels"]
     )
     if "batch" in found:
@@ -152,11 +152,18 @@ def tell_inbox(found: Record, clock: Clock) -> Iterator[str]:
     total = sum(row["unread"] for row in found["channels"])
     if total != len(found["messages"]):
         yield f"{_INDENT}{len(found['messages'])} of {total} unread messages shown"
+    if any(row["over_age"] for row in found["channels"]):
+        kept = f"older than {found['retention_hours']} h (message_retention_hours, which no journal tells)"
+        yield f"{_INDENT}over age: {kept}, so not handed out any more, though not evicted yet"
     for row in found["messages"]:
-        marks = "".join(f", {mark.replace('_', ' ')}" for mark in ("addressed", "handed_out") if row[mark])
+        marks = "".join(f", {mark.replace('_', ' ')}" for mark in ("addressed", "handed_out", "over_age") if row[mark])
         who, where = render_name(row["from"]), render_name(row["channel"])
         head = f"seq {row['seq']}  {clock(row['time'])}  {who} on {where}{marks}"
         yield f"{head}: {render_visible(row['content'])}"
+
+
+def _unread(row: Record) -> str:
+    return f"{row['unread']} unread" + (f", {row['over_age']} of them over age" if row["over_age"] else "")
 
 
 # --- what changed

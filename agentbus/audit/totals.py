@@ -134,10 +134,11 @@ class Totals:
         self._types[str(event.__struct_config__.tag)] += 1
         counters = [self._hours[hour], *(self._identities[name] for name in names[:1])]
         counters += [self._channels[name] for name in channels]
+        is_message, is_ack = isinstance(event, (ev.Posted, ev.MemoryEdited)), isinstance(event, ev.Acked)
         for counter in counters:
             counter["events"] += 1
-            counter["messages"] += isinstance(event, ev.Posted | ev.MemoryEdited)
-            counter["acks"] += isinstance(event, ev.Acked)
+            counter["messages"] += is_message
+            counter["acks"] += is_ack
         if isinstance(event, ev.Delivered) and event.gaps is not UNSET:
             for gap in event.gaps:
                 self._gaps["told"] += 1

@@ -51,6 +51,13 @@ def complain(text: str) -> None:
     click.echo(f"agentbus: {render_visible(text)}", err=True)
 
 
+def complain_of_usage(error: click.UsageError) -> None:
+    """The same for words a command does not know, and where to learn them."""
+    path = error.ctx.command_path if error.ctx else "agentbus"
+    says = " ".join(error.format_message().split())
+    complain(f"{says}{'' if says.endswith(('.', '?', '!')) else '.'} Try '{path} --help'.")
+
+
 def working_directory() -> str:
     """The directory the command was started in."""
     try:
@@ -92,7 +99,7 @@ class _Commands(click.Group):
             complain("interrupted")
             sys.exit(1)
         except click.UsageError as error:
-            complain(_render_usage(error))
+            complain_of_usage(error)
             sys.exit(2)
         except click.ClickException as error:
             complain(error.format_message())
@@ -121,12 +128,6 @@ def _tell_output_error(error: OSError) -> None:
 def _abandon_stdout() -> None:
     """What could not be written must not be tried again at exit, where nobody could say why it fails."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _render_usage(error: click.UsageError) -> str:
-    path = error.ctx.command_path if error.ctx else "agentbus"
-    says = " ".join(error.format_message().split())
-    return f"{says}{'' if says.endswith(('.', '?', '!')) else '.'} Try '{path} --help'."
 
 
 def _render_refusal(error: Exception) -> str | None:

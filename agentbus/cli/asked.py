@@ -21,17 +21,19 @@ READING: Final = "reading"
 TAKES: Final[Mapping[str, tuple[str, ...]]] = {
     READING: (*_FILTERS, "limit", "reverse", "follow", "utc", "json", "raw"),
     "message": ("as", "children", "utc", "json"),
-    "state": ("at", "json"),
+    "state": ("at", "utc", "json"),
     "inbox": (*(name for name in _FILTERS if name != "type"), "limit", "at", "utc", "json"),
-    "diff": ("channel", "as", "children", "json"),
+    "diff": ("channel", "as", "children", "utc", "json"),
     "stats": (*_FILTERS, "utc", "json"),
-    "digest": ("at", "json"),
+    "digest": ("at", "utc", "json"),
     "verify": ("anchor", "accept-lost", "json"),
 }
 """Which options each question takes; the first is what is done where none is asked."""
 
-_APART: Final = (("json", "raw"), ("json", "utc"), ("raw", "utc"), ("follow", "reverse"))
-_TIME_HINT: Final = "give RFC 3339, as 2026-09-09T08:00:00Z, the same without a zone, or how long ago: 30m, 2h, 3d"
+_APART: Final = (("json", "raw"), ("follow", "reverse"))
+_TIME_HINT: Final = (
+    "give RFC 3339, as 2026-09-09T08:00:00Z, the same without a zone, a day, or how long ago: 30m, 2h, 3d"
+)
 
 
 class Asked(NamedTuple):
@@ -41,10 +43,16 @@ class Asked(NamedTuple):
     selection: Selection
     at: Point
     between: tuple[Point, Point]
+    retention_hours: int
 
 
-def parse(options: Mapping[str, Any], now_ms: int) -> Asked:
+def parse(options: Mapping[str, Any], now_ms: int, retention_hours: int) -> Asked:
     """Make sense of the options, by their names on the command line; one that was not given is None, False or empty.
+
+    Args:
+        options: by name.
+        now_ms: what "ago" counts from.
+        retention_hours: how long messages were shown to agents, as far as that is known.
 
     Raises:
         click.UsageError: they do not go together, or a value is none.
@@ -63,14 +71,14 @@ def parse(options: Mapping[str, Any], now_ms: int) -> Asked:
         selection,
         values.point("--at", options["at"]) if options["at"] else END,
         (values.point("--diff", between[0]), values.point("--diff", between[1])) if options["diff"] else (END, END),
+        retention_hours,
     )
 
 
 def _check_options(question: str, given: list[str]) -> None:
     for pair in _APART:
         if set(pair) <= set(given):
-            why = ": times in JSON are in UTC" if "utc" in pair else ""
-            raise click.UsageError(f"{_names(pair)} exclude each other{why}.")
+            raise click.UsageError(f"{_names(pair)} exclude each other.")
     refused = [name for name in given if name not in TAKES[question]]
     if refused:
         takers = [f"--{name}" if name != READING else name for name, takes in TAKES.items() if refused[0] in takes]
@@ -91,7 +99,7 @@ def _selection(options: Mapping[str, Any], values: _Values) -> Selection:
         children=options["children"],
         types=frozenset(map(_type, options["type"])),
         since=min((values.time("--since", text) for text in options["since"]), default=None),
-        until=max((values.time("--until", text) for text in options["until"]), default=None),
+        until=max((values.time("--until", text, last=True) for text in options["until"]), default=None),
         from_seq=min(options["from-seq"], default=None),
         to_seq=max(options["to-seq"], default=None),
         patterns=tuple(map(_pattern, options["grep"])),
@@ -129,9 +137,9 @@ class _Values:
         self._now_ms = now_ms
         self._utc = utc
 
-    def time(self, option: str, text: str) -> str:
-        """A time in the journal's form."""
-        found = parse_when(text, self._now_ms, utc=self._utc)
+    def time(self, option: str, text: str, *, last: bool = False) -> str:
+        """A time in the journal's form; the first moment of a day, or its last."""
+        found = parse_when(text, self._now_ms, utc=self._utc, last=last)
         if found is None:
             raise click.UsageError(f'{option} "{text}" is no time: {_TIME_HINT}.')
         return format_time(found)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import click
 
 from agentbus import replay as auditor
-from agentbus import wire
 from agentbus.audit.selection import Sieve
 from agentbus.cli.output import escape_json
 from agentbus.cli.times import local_time, utc_time
@@ -66,14 +65,12 @@ class Output:
     """What is left to print: the wanted events, at most so many.
 
     Args:
-        reading: where they come from.
         show: prints them.
         limit: at most so many lines; None: all.
     """
 
-    def __init__(self, reading: Reading, show: Show, limit: int | None) -> None:
+    def __init__(self, show: Show, limit: int | None) -> None:
         self.shown = 0
-        self._reading = reading
         self._show = show
         self._whole = show is show_raw
         self._left = limit
@@ -91,10 +88,7 @@ class Output:
             wanted = wanted[: 1 if self._whole else self._left]
             self._left -= len(wanted)
         self.shown += 1
-        try:
-            self._show(commit, events, wanted)
-        except wire.MalformedError as error:
-            raise self._reading.corrupt(commit, error.cause) from error
+        self._show(commit, events, wanted)
 
 
 def print_forward(reading: Reading, sieve: Sieve, output: Output) -> None:

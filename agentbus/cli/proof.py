@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from agentbus import wire
 from agentbus.audit.anchors import Anchor, NoAnchorError, find_anchors, parse_anchor
 from agentbus.audit.evidence import Evidence, Judged, render_change
 from agentbus.cli.output import escape_json
-from agentbus.cli.sources import NEXT_STEP, render_lost, render_tail
+from agentbus.cli.sources import MANGLED, NEXT_STEP, parse_line, render_lost, render_tail
 from agentbus.columns import render_count
 from agentbus.visible import render_visible
 from journal import Commit, Fault, LostRange, Verdict
@@ -66,29 +67,30 @@ class _Proof:
     def __init__(self, anchors: Sequence[Anchor], accepted: Sequence[Anchor]) -> None:
         self.verdict = Verdict()
         self.faults: list[Fault] = []
-        self._evidence = Evidence(anchors)
+        self._evidence = Evidence(anchors, accepted)
         self._accepted = accepted
         self._judged: list[Judged] = []
 
     def walk(self, sources: Sources) -> Iterator[Fault]:
         """Read everything, once; each fault when it is met."""
-        take, parse = self._evidence.take, auditor.parse_events
+        take = self._evidence.take
         for found in sources.walk():
             if isinstance(found, Commit):
                 try:
-                    take(found, parse(found))
+                    take(found, parse_line(found))
                     continue
                 except wire.MalformedError as error:
                     take(found, ())
                     fault = sources.fault_at(found, error.cause)
             elif isinstance(found, Fault):
                 fault = found
+                self._evidence.fault()
             else:
                 self.verdict = found
                 continue
             self.faults.append(fault)
             yield fault
-        self._judged = self._evidence.judge()
+        self._judged = self._evidence.judge(self.verdict.unchecked)
 
     @property
     def is_sound(self) -> bool:
@@ -101,10 +103,25 @@ class _Proof:
 
     @property
     def _failing(self) -> list[Judged]:
-        return [judged for judged in self._judged if not judged.holds]
+        return [judged for judged in self._judged if judged.fails]
 
     def _is_accepted(self, lost: LostRange) -> bool:
-        return Anchor(lost.seq, lost.hash) in self._accepted
+        """Whether it was given by its name, and has that hash, and does not only say so."""
+        return Anchor(lost.seq, lost.hash) in self._accepted and lost.seq not in self._evidence.unchecked
+
+    def _accepting(self, lost: LostRange) -> str:
+        if self._is_accepted(lost):
+            return "; accepted"
+        if lost.seq in self._evidence.unchecked:
+            return f"; cannot be accepted: only an anchor at seq {lost.seq - 1} shows that its hash is true"
+        return ""
+
+    @property
+    def _anchor(self) -> str | None:
+        """Of the last line; None where there is none, or its hash was not computed."""
+        verdict = self.verdict
+        is_computed = verdict.commits and verdict.last_seq not in self._evidence.unchecked
+        return f"{verdict.last_seq}:{verdict.hash}" if is_computed else None
 
     @property
     def _stray(self) -> list[Anchor]:
@@ -116,7 +133,7 @@ class _Proof:
         """All of it but the faults, for people; none of an empty journal."""
         verdict, judged = self.verdict, self._judged
         for lost in verdict.lost:
-            yield render_lost(lost) + ("; accepted" if self._is_accepted(lost) else "")
+            yield render_lost(lost) + self._accepting(lost)
         yield from self._notes()
         for each in judged:
             yield f"anchor {each.anchor}: {each.text}"
@@ -125,15 +142,16 @@ class _Proof:
             yield change
         if not self.is_sound:
             yield from self._sound_stretches()
-            yield f"failed: {self._wrongs()}; the rest verifies: {self._extent()}"
+            rest = f"the rest verifies: {self._extent()}" if self.verdict.commits else "no line verifies"
+            yield f"failed: {self._wrongs()}; {rest}"
         elif verdict.commits:
-            yield f"ok: {self._extent()}, anchor {verdict.last_seq}:{verdict.hash}"
+            yield f"ok: {self._extent()}, {f'anchor {self._anchor}' if self._anchor else 'no anchor'}"
 
     def next_step(self, *, own: bool) -> str:
         """What to do about it, where that is plain; else empty."""
         if self.faults:
-            return NEXT_STEP if own else ""
-        if self._failing or not self._refused:
+            return NEXT_STEP if own else "" if self.verdict.commits else MANGLED
+        if self._failing or all(lost.seq in self._evidence.unchecked for lost in self._refused):
             return ""
         return "accept a loss that you know of, by the name its line has here: --accept-lost SEQ:HASH"
 
@@ -141,8 +159,11 @@ class _Proof:
         verdict = self.verdict
         for each in self._stray:
             yield f"note: --accept-lost {each}: no such lost line is here"
-        if verdict.unchecked:
-            yield f"note: seq {', '.join(map(str, verdict.unchecked))}: taken on trust, the hash before it is gone"
+        unchecked = self._evidence.unchecked
+        if unchecked:
+            seqs = ", ".join(map(str, unchecked))
+            gone = "the hash before it is gone; an anchor of that line would check it"
+            yield f"note: seq {seqs}: taken on trust, {gone}"
         if verdict.first_seq > 1 and not self._lacks_beginning:
             yield f"note: the history begins with seq {verdict.first_seq}: nothing before that is here"
         if verdict.tail is not None:
@@ -182,7 +203,7 @@ class _Proof:
             "segments": verdict.segments,
             "first_seq": verdict.first_seq,
             "last_seq": verdict.last_seq,
-            "anchor": f"{verdict.last_seq}:{verdict.hash}" if verdict.commits else None,
+            "anchor": self._anchor,
             "faults": self.faults,
             "lost": [
                 {"first": lost.seq, "last": lost.last, "reason": lost.reason, "lost": f"{lost.seq}:{lost.hash}"}
@@ -190,7 +211,7 @@ class _Proof:
                 for lost in verdict.lost
             ],
             "not_lost": [str(each) for each in self._stray],
-            "unchecked": verdict.unchecked,
+            "unchecked": self._evidence.unchecked,
             "tail": verdict.tail,
             "anchors": [
                 {"anchor": str(each.anchor), "holds": each.holds, "result": each.result, "text": each.text}
@@ -221,9 +242,14 @@ def _read_anchor(text: str) -> list[Anchor]:
     if len(data) > _ANCHOR_FILE_BYTES_MAX:
         raise click.UsageError(f"--anchor {text}: no more than {_ANCHOR_FILE_BYTES_MAX} bytes are read of a file.")
     try:
-        return find_anchors(data.decode("utf-8", "replace"))
+        return find_anchors(_decode(data))
     except NoAnchorError as error:
         raise click.UsageError(f"--anchor {text}: {error}.") from error
+
+
+def _decode(data: bytes) -> str:
+    """A file of text as people keep it: some shells write UTF-16 where others write UTF-8."""
+    return data.decode("utf-16" if data.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) else "utf-8-sig", "replace")
 
 
 def _parse_accepted(given: Iterable[str]) -> list[Anchor]:

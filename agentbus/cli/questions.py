@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 import msgspec
@@ -21,6 +21,7 @@ from agentbus.audit.threads import Roots, Threads
 from agentbus.audit.totals import Totals
 from agentbus.cli.output import escape_json
 from agentbus.events import MemoryEdited, Posted
+from journal import parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
     Record = dict[str, Any]
     Clock = Callable[[str], str]
+
+_HOUR_MS: Final = 3_600_000
 
 A = TypeVar("A")
 
@@ -115,14 +118,18 @@ def _inbox(reading: Reading, asked: Asked, options: Record, clock: Clock) -> Non
     texts = _Texts()
 
     def ask(state: State) -> Record:
-        return inbox.unread(state, identity) | {"known": inbox.is_known(state, identity)}
+        assert reading.last is not None  # noqa: S101  # there is a State because there was a commit
+        horizon_ms = parse_time(asked.at.time or reading.last.time) - asked.retention_hours * _HOUR_MS
+        known = {"retention_hours": asked.retention_hours, "known": inbox.is_known(state, identity)}
+        return inbox.unread(state, identity, horizon_ms) | known
 
     taken = _ask(reading, "an inbox", asked.at, ask, *([texts] if reading.sources.stdin else ()))
     if taken is None:
         return
     found = taken.answer
     if not found.pop("known"):
-        raise click.ClickException(f'after seq {taken.seq} the bus knew no identity "{identity}"')
+        cause = f'after seq {taken.seq} the bus knew no identity "{identity}"'
+        raise click.ClickException(f"{cause}; a reset forgets all: --at asks what was before")
     pairs = texts.pairs if reading.sources.stdin else reading.pairs()
     rows = _fill(found["messages"], pairs, Sieve(asked.selection, threads))
     found["messages"] = rows if options["limit"] is None else rows[: options["limit"]]

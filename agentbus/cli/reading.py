@@ -13,7 +13,7 @@ from agentbus import replay as auditor
 from agentbus import wire
 from agentbus.audit import late
 from agentbus.cli import complain
-from agentbus.cli.sources import NEXT_STEP, render_lost, render_tail
+from agentbus.cli.sources import MANGLED, NEXT_STEP, parse_line, render_lost, render_tail
 from agentbus.columns import render_count
 from agentbus.events import Lost
 from agentbus.fold import FoldError, fold
@@ -87,7 +87,7 @@ class Reading:
     def take(self, commit: Commit) -> list[AnyEvent]:
         """Count one commit; its events."""
         try:
-            events = auditor.parse_events(commit)
+            events = parse_line(commit)
         except wire.MalformedError as error:
             raise self.corrupt(commit, error.cause) from error
         self.commits, self.last = self.commits + 1, commit
@@ -161,9 +161,11 @@ class Reading:
             )
 
 
-def explain(error: CorruptError, *, own: bool) -> click.ClickException:
+def explain(error: CorruptError, reading: Reading) -> click.ClickException:
     """The first fault as one line, and where to go from there."""
-    step = f". Next: {NEXT_STEP}" if own else ""
+    step = f". Next: {NEXT_STEP}" if reading.sources.own else ""
+    if not reading.commits and not step:
+        step = f". If {MANGLED}"
     return click.ClickException(f"{auditor.shorten_hashes(str(error))}; --verify lists every fault{step}")
 
 

@@ -22,6 +22,7 @@ from agentbus.cli.questions import answer, find_threads
 from agentbus.cli.reading import Reading, explain
 from agentbus.cli.sources import Sources
 from agentbus.cli.times import local_time, utc_time
+from agentbus.config import Settings
 from journal import CorruptError
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ _NUMBER = Number()
 
 @click.command(cls=GroupedCommand, short_help="Show everything that happened, or answer a question about it.")
 @click.argument("paths", nargs=-1, metavar="[JOURNAL]...", type=click.Path(path_type=Path))
-@option(_HOW, "--utc", is_flag=True, help="Times in UTC, as the journal has them, instead of local ones.")
+@option(_HOW, "--utc", is_flag=True, help="Times, shown or given, are in UTC and not local.")
 @option(_HOW, "--json", is_flag=True, help="One flat JSON object an event; of a question, one object.")
 @option(_HOW, "--raw", is_flag=True, help="The journal's lines as they are.")
 @option(_HOW, "--follow", is_flag=True, help="Go on with what comes, until interrupted.")
@@ -45,8 +46,8 @@ _NUMBER = Number()
 @option(_WHICH, "--as", multiple=True, metavar="IDENTITY", help="Of an identity.")
 @option(_WHICH, "--children", is_flag=True, help="And of its subagents.")
 @option(_WHICH, "--type", multiple=True, metavar="TYPE", help="Such as posted, delivered or acked.")
-@option(_WHICH, "--since", multiple=True, metavar="TIME", help="RFC 3339, or how long ago: 2h, 3d.")
-@option(_WHICH, "--until", multiple=True, metavar="TIME", help="Likewise.")
+@option(_WHICH, "--since", multiple=True, metavar="TIME", help="RFC 3339, a day, or how long ago: 2h, 3d.")
+@option(_WHICH, "--until", multiple=True, metavar="TIME", help="Likewise; a day until its end.")
 @option(_WHICH, "--from-seq", multiple=True, type=_NUMBER, metavar="SEQ", help="From here on.")
 @option(_WHICH, "--to-seq", multiple=True, type=_NUMBER, metavar="SEQ", help="Up to here.")
 @option(_WHICH, "--grep", multiple=True, metavar="REGEX", help="With this in one of its texts; (?i) ignores case.")
@@ -69,9 +70,11 @@ def replay(paths: tuple[Path, ...], config_path: str | None, **options: Any) -> 
     own. Nothing is written, locked or created. Filters are combined; one given twice means either. Keep the anchor that
     --verify prints somewhere else: it shows any later change at or before it.
     """
-    what = asked.parse({name.replace("_", "-"): value for name, value in options.items()}, time.time_ns() // 1_000_000)
-    named = paths or (bus.load_settings(config_path).data_directory,)
-    sources = Sources(named, own=not paths)
+    theirs = bool(paths) and config_path is None
+    settings = Settings(data_directory=paths[0]) if theirs else bus.load_settings(config_path)
+    given = {name.replace("_", "-"): value for name, value in options.items()}
+    what = asked.parse(given, time.time_ns() // 1_000_000, settings.message_retention_hours)
+    sources = Sources(paths or (settings.data_directory,), own=not paths)
     if what.question == "verify":
         verdict = proof.verify(sources, options["anchor"], options["accept_lost"], as_json=options["json"])
         is_empty = not verdict.commits and verdict.tail is None
@@ -95,7 +98,7 @@ def _run(reading: Reading, what: Asked, options: Options) -> None:
             raise  # of stdout
         raise click.ClickException(f"{error.filename}: cannot read it: {error.strerror}") from error
     except CorruptError as error:
-        raise explain(error, own=reading.sources.own) from error
+        raise explain(error, reading) from error
     finally:
         sys.stdout.flush()  # a reader of ours that is gone is met here by click, at exit by nobody
 
@@ -103,7 +106,7 @@ def _run(reading: Reading, what: Asked, options: Options) -> None:
 def _read(reading: Reading, what: Asked, options: Options) -> None:
     threads = find_threads(reading, what.selection.threads)
     show = show_flat if options["json"] else show_raw if options["raw"] else show_lines(utc=options["utc"])
-    output = Output(reading, show, options["limit"])
+    output = Output(show, options["limit"])
     if options["follow"]:
         follow(reading, Sieve(what.selection, threads), output)
         return
@@ -124,4 +127,4 @@ def _say_empty(sources: Sources, *, quiet: bool) -> None:
     if sources.stdin:
         raise click.ClickException("there is no commit in stdin: pipe a journal in")
     names = ", ".join(map(str, sources.named))
-    raise click.ClickException(f"there is no commit in {names}: name a journal directory")
+    raise click.ClickException(f"there is no commit in {names}: name a journal directory, or its files")

@@ -15,19 +15,26 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from agentbus import replay as auditor
+from agentbus import wire
 from agentbus.columns import render_count
+from agentbus.events import Lost, SegmentOpened
 from journal import Commit, CorruptError, Fault, Verdict, stream, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from agentbus.events import AnyEvent
     from journal import LostRange, Tail
 
 NEXT_STEP = "put a good copy back if you have one; else run `agentbus repair`, which shows what it will do, and asks"
+MANGLED = (
+    "not one line verifies: give the files as they were written; a zip, base64, or other line ends are other bytes"
+)
 _STDIN: Final = Path("-")
 _SEGMENT: Final = re.compile(r"(\d{20})\.jsonl(\.gz)?", re.ASCII)
 _JOURNAL, _ARCHIVE = "journal", "archive"
 _PACKED: Final = ".jsonl.gz"
+_CHAINED: Final = {SegmentOpened: b'[{"type":"segment_opened"', Lost: b'[{"type":"lost"'}
 
 
 class Sources:
@@ -59,7 +66,7 @@ class Sources:
         if len(self._paths) != 1 or not self._paths[0].is_dir():
             return None
         path = self._paths[0]
-        return path if _segments(path) or path.name == _JOURNAL else path / _JOURNAL
+        return path if _segments(path, path / _ARCHIVE) or path.name == _JOURNAL else path / _JOURNAL
 
     def walk(self) -> Iterator[Commit | Fault | Verdict]:
         """Commits and faults in order, then one verdict; see `journal.walk`.
@@ -77,7 +84,9 @@ class Sources:
 
     def files(self) -> list[Path]:
         """All segments there are, in order; those of stdin are none."""
-        return [file for path in self._paths for file in (_segments(path) if path.is_dir() else [path])]
+        return [
+            file for path in self._paths for file in (_segments(path, path / _ARCHIVE) if path.is_dir() else [path])
+        ]
 
     def walk_file(self, file: Path) -> Iterator[Commit]:
         """The commits of one of the files, for whoever has walked through all of them before.
@@ -110,6 +119,20 @@ class Sources:
             yield found
 
 
+def parse_line(commit: Commit) -> list[AnyEvent]:
+    """What happened in a commit. What links the chain stands alone in its line, and is spelt as the journal reads it.
+
+    Raises:
+        UnsupportedError: an event of a later version.
+        MalformedError: the line verifies, and no bus wrote it.
+    """
+    events = auditor.parse_events(commit)
+    for event in events:
+        if type(event) in _CHAINED and (len(events) > 1 or not commit.events.startswith(_CHAINED[type(event)])):
+            raise wire.MalformedError(f"{event.__struct_config__.tag} must stand alone in its line, its type first")
+    return events
+
+
 def render_lost(lost: LostRange) -> str:
     """A lost line, by the name under which it can be accepted."""
     seqs, place = auditor.render_seqs(lost.seq, lost.last), "its" if lost.seq == lost.last else "their"
@@ -118,9 +141,12 @@ def render_lost(lost: LostRange) -> str:
 
 def render_tail(tail: Tail) -> str:
     """What stands behind the last line."""
-    what = "a whole line without its end" if tail.unfinished_line else "a torn tail, or a line that is being written"
+    # Whoever spoils the end of a journal leaves the same as a crash: only an anchor tells them apart.
+    what, why = "a torn tail, or a line that is being written", "what a crash leaves was never acknowledged"
+    if tail.unfinished_line:
+        what, why = "a whole line without its line feed", "a crash can leave that, and so can a copy"
     size = render_count(tail.bytes, "byte")
-    return f"{what}: {size} of {tail.file} from byte {tail.offset}; never acknowledged, so not counted"
+    return f"{what}: {size} of {tail.file} from byte {tail.offset}; not counted: {why}"
 
 
 def _resolve(path: Path) -> list[Path]:
@@ -136,7 +162,13 @@ def _resolve(path: Path) -> list[Path]:
     inside = path / _JOURNAL
     if _is_there(inside) and inside.is_dir():
         return [inside]
-    return _segments(path) if path.name == _ARCHIVE or any(path.glob(f"*{_PACKED}")) else [path]
+    return _segments(path, path) if path.name == _ARCHIVE or _holds_packed(path) else [path]
+
+
+def _holds_packed(directory: Path) -> bool:
+    """Whether archives lie in it as they do in a mail, and not in a journal: no segment is packed twice."""
+    names = {path.name for path in directory.glob(f"*{_PACKED}") if _SEGMENT.fullmatch(path.name)}
+    return bool(names) and not (directory / _ARCHIVE).is_dir()
 
 
 def _is_there(path: Path) -> bool:
@@ -150,10 +182,10 @@ def _is_there(path: Path) -> bool:
     return True
 
 
-def _segments(directory: Path) -> list[Path]:
+def _segments(directory: Path, packed: Path) -> list[Path]:
     """The segments of a directory in order, each where it counts: packed only if it is not there as it was written."""
     found: dict[str, Path] = {}
-    for path in [*(directory / _ARCHIVE).glob("*.gz"), *directory.glob("*.gz"), *directory.glob("*.jsonl")]:
+    for path in [*packed.glob("*.gz"), *directory.glob("*.jsonl")]:
         name = _SEGMENT.fullmatch(path.name)
         if name is not None:
             found[name[1]] = path

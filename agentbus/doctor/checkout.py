@@ -16,6 +16,7 @@ from agentbus.doctor.findings import fault, note, ok
 from agentbus.doctor.runs import find_runs, parse_file
 from agentbus.doctor.started import Owner, judge_run
 from agentbus.harness.every import HARNESSES
+from agentbus.harness.setup import FILE_BYTES_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +33,6 @@ _CLIENT_FILES: Final = (
     ".codex/config.toml", "opencode.json",
 )  # fmt: skip
 _CLIENT_FILE_BYTES_MAX: Final = 1 << 20
-_CLAUDE_FILE_BYTES_MAX: Final = 64 << 20  # it grows with every session
 
 
 def file(visit: Visit) -> Iterator[Finding]:
@@ -147,7 +147,7 @@ def _claude_s_own(visit: Visit, root: str) -> Iterator[Finding]:
     if not repository.is_present(file):
         return
     with contextlib.suppress(OSError, ValueError):  # who looks at the client says so
-        projects = parse_file(file, repository.read_regular(file, _CLAUDE_FILE_BYTES_MAX).decode()).get("projects")
+        projects = parse_file(file, repository.read_regular(file, FILE_BYTES_MAX).decode()).get("projects")
         noted = projects.get(root) if isinstance(projects, dict) else None
         if isinstance(noted, dict):
             owner = Owner(ABOUT, f"In {root}: claude mcp remove -s local agentbus", passes_on=True)

@@ -17,6 +17,7 @@ from agentbus.doctor.trust import are_off, read_trust
 from agentbus.doctor.versions import installed_version
 from agentbus.harness.entries import UnusableTextError
 from agentbus.harness.every import HARNESSES
+from agentbus.harness.setup import FILE_BYTES_MAX
 from agentbus.repository import is_present, read_regular
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from agentbus.harness.setup import Harness
 
 ABOUT: Final = "clients"
-_FILE_BYTES_MAX: Final = 64 << 20
 _PASSES_NOTHING_ON: Final = frozenset({"codex"})
 _WHY: Final = (
     ("server", "Its agents have no tools of agentbus."),
@@ -209,4 +209,4 @@ class _Client:
 
 def _read(file: str) -> str:
     """A file's text; "" if there is none. Raises OSError, UnicodeDecodeError."""
-    return read_regular(file, _FILE_BYTES_MAX).decode() if is_present(file) else ""
+    return read_regular(file, FILE_BYTES_MAX).decode() if is_present(file) else ""

@@ -10,7 +10,7 @@ from agentbus.harness.setup import Harness, Setup, server
 
 def harness(setup: Setup) -> Harness:
     """As it is set up here. Tried with 0.171.0. A hook that changes in any way has to be trusted again."""
-    home = setup.place(".codex", variable="CODEX_HOME")
+    home = setup.named("CODEX_HOME") or setup.place(".codex")
     hooks = f"{home}/hooks.json"
     stop = {"hooks": [_command(setup, "stop"), _command(setup, "wake")]}
     return Harness(

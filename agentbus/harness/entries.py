@@ -6,16 +6,11 @@ instructions, is replaced and not doubled. What a user has added to an entry of 
 
 from __future__ import annotations
 
-import re
 import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-import tomlkit
-from tomlkit.exceptions import TOMLKitError
-from tomlkit.items import InlineTable
-
-from agentbus.harness import jsonc
+from agentbus.harness import jsonc, tables
 from agentbus.jsontext import Document
 
 if TYPE_CHECKING:
@@ -30,11 +25,16 @@ SERVER = "agentbus"
 PASSED_ON = ("AGENTBUS_CONFIG", "AGENTBUS_DATA_DIR")
 """What of the environment says where the bus is: not every client passes it on, so each entry says it."""
 _ENVIRONMENTS = ("env", "environment")
+_ADDRESSES = ("url", "httpUrl", "serverUrl")
 _EVENTS = ("session-start", "stop", "wake")
 
 
 class UnusableTextError(ValueError):
     """A settings file is not what its client would read: it is left alone. The text is a clause that says why."""
+
+
+class ForeignServerError(UnusableTextError):
+    """A server has our name, and is another's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def member(file: str, path: Path, value: dict[str, Any], what: str, *, reads: Re
         file,
         what,
         lambda text: _edited(lambda: _put_member(_readable(text, reads), path, value)),
-        lambda text: _edited(lambda: jsonc.drop(text, path)),
+        lambda text: _edited(lambda: _take_member(text, path)),
     )
 
 
@@ -96,9 +96,37 @@ def table(file: str, name: str, value: dict[str, Any], what: str) -> Entry:
     return Entry(
         file,
         what,
-        lambda text: _edited(lambda: _put_table(text, name, value)),
+        lambda text: _edited(lambda: tables.put(text, (name, SERVER), merged(tables.get(text, (name, SERVER)), value))),
         lambda text: _edited(lambda: _take_table(text, name)),
     )
+
+
+def merged(found: object, value: dict[str, Any]) -> dict[str, Any]:
+    """A server entry as it should be: the one that is there, with what its user added, brought up to date.
+
+    Raises:
+        ForeignServerError: that one is reached at an address. It is not ours, and no client takes one that is both.
+    """
+    if not isinstance(found, dict):
+        return value
+    if address := _address(found):
+        cause = f'there is another\'s server "{SERVER}" in it, at {address}: give that one another name, or take it out'
+        raise ForeignServerError(cause)
+    wanted = found | value
+    for key in _ENVIRONMENTS:
+        given = found.get(key)
+        if isinstance(given, dict):
+            theirs = {name: each for name, each in given.items() if name not in PASSED_ON}
+            wanted[key] = theirs | value.get(key, {})
+            if given and not wanted[key]:
+                del wanted[key]
+    return wanted
+
+
+def _address(found: object) -> str:
+    """Where a server is that its client does not start; "" if it starts it."""
+    named = [found[key] for key in _ADDRESSES if found.get(key)] if isinstance(found, dict) else []
+    return str(named[0]) if named else ""
 
 
 def _edited(edit: Callable[[], str]) -> str:
@@ -106,8 +134,8 @@ def _edited(edit: Callable[[], str]) -> str:
         return edit()
     except KeyError as error:
         raise UnusableTextError(f'"{error.args[0]}" in it is not what its client expects there') from error
-    except TOMLKitError as error:
-        raise UnusableTextError(f"it is no TOML: {error}") from error
+    except UnusableTextError:
+        raise
     except ValueError as error:
         raise UnusableTextError(str(error)) from error
 
@@ -125,47 +153,49 @@ def _readable(text: str, reads: Reads) -> str:
 
 def _put_member(text: str, path: Path, value: dict[str, Any]) -> str:
     found = jsonc.get(jsonc.parse(text), path)
-    if not isinstance(found, dict):
-        return jsonc.put(text, path, value)
-    for stale in _stale(found, value):
-        text = jsonc.drop(text, (*path, *stale))
-    for name, wanted in value.items():
-        if isinstance(wanted, dict):
-            text = _put_member(text, (*path, name), wanted)
+    wanted = merged(found, value)
+    return _updated(text, path, found, wanted) if isinstance(found, dict) else jsonc.put(text, path, wanted)
+
+
+def _updated(text: str, path: Path, found: dict[str, Any], wanted: dict[str, Any]) -> str:
+    """The text with an object that is there changed member by member, so that comments in it stay."""
+    for name in [each for each in found if each not in wanted]:
+        text = jsonc.drop(text, (*path, name))
+    for name, each in wanted.items():
+        inner = found.get(name)
+        if isinstance(inner, dict) and isinstance(each, dict):
+            text = _updated(text, (*path, name), inner, each)
         else:
-            text = jsonc.put(text, (*path, name), wanted)
+            text = jsonc.put(text, (*path, name), each)
     return text
 
 
-def _stale(found: dict[str, Any], value: dict[str, Any]) -> list[tuple[str, str]]:
-    """Where an entry says of a bus that it is elsewhere, and no longer should."""
-    return [
-        (environment, key)
-        for environment in _ENVIRONMENTS
-        for key in PASSED_ON
-        if isinstance(found.get(environment), dict)
-        and key in found[environment]
-        and key not in value.get(environment, {})
-    ]
+def _take_member(text: str, path: Path) -> str:
+    return text if _address(jsonc.get(jsonc.parse(text), path)) else jsonc.drop(text, path)
+
+
+def _take_table(text: str, name: str) -> str:
+    return text if _address(tables.get(text, (name, SERVER))) else tables.drop(text, (name, SERVER))
 
 
 def _put_hook(text: str, path: Path, value: dict[str, Any], defaults: dict[str, Any]) -> str:
     present = jsonc.get(jsonc.parse(text), path)
-    if isinstance(present, list) and _agree(_ours(present), [each for _, each in _commands(value)]):
+    groups = present if isinstance(present, list) else []
+    ours = [((index, *place), each) for index, group in enumerate(groups) for place, each in _commands(group)]
+    ours = [(place, each) for place, each in ours if _event(each)]
+    wanted = [each for _, each in _commands(value)]
+    if [_event(each) for _, each in ours] == [_event(each) for each in wanted]:
+        for (place, found), each in zip(ours, wanted, strict=True):
+            # How long a hook may take is its user's to choose.
+            told = {name: part for name, part in each.items() if name != "timeout"}
+            text = _updated(text, (*path, *place), found, found | told)
         return text
-    if present is not None:
+    if ours:
         text = _take_hook(text, path, {})
     for name, default in defaults.items():
         if name not in jsonc.parse(text):
             text = jsonc.put(text, (name,), default)
     return jsonc.append(text, path, value)
-
-
-def _agree(found: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> bool:
-    """Whether the same commands are run in the same way; how long one may take is the user's to choose."""
-    return len(found) == len(wanted) and all(
-        ours | each | {"timeout": None} == ours | {"timeout": None} for each, ours in zip(wanted, found, strict=True)
-    )
 
 
 def _take_hook(text: str, path: Path, defaults: dict[str, Any]) -> str:
@@ -174,7 +204,7 @@ def _take_hook(text: str, path: Path, defaults: dict[str, Any]) -> str:
         return text
     for index in reversed(range(len(groups))):
         commands = _commands(groups[index])
-        ours = [place for place, each in commands if _is_ours(each)]
+        ours = [place for place, each in commands if _event(each)]
         if ours and len(ours) == len(commands):
             text = jsonc.drop(text, (*path, index))
             continue
@@ -184,10 +214,6 @@ def _take_hook(text: str, path: Path, defaults: dict[str, Any]) -> str:
         for name in defaults:
             text = jsonc.drop(text, (name,))
     return text
-
-
-def _ours(groups: list[Any]) -> list[dict[str, Any]]:
-    return [each for group in groups for _, each in _commands(group) if _is_ours(each)]
 
 
 def _commands(group: object) -> list[tuple[Path, dict[str, Any]]]:
@@ -200,99 +226,23 @@ def _commands(group: object) -> list[tuple[Path, dict[str, Any]]]:
     return [(("hooks", index), each) for index, each in enumerate(hooks) if isinstance(each, dict)]
 
 
-def _is_ours(each: dict[str, Any]) -> bool:
-    """Whether a hook runs our command for hooks and nothing else; or ``agentbus identity``, as setup texts had it."""
+def _event(each: dict[str, Any]) -> str:
+    """What a hook that runs our command, and nothing else, is there for; "" for any other.
+
+    ``agentbus identity`` is what setup texts had for the start of a session.
+    """
     try:
         words = shlex.split(str(each.get("command")))
     except ValueError:
-        return False
+        return ""
     words = words[1:] if words[:1] == ["env"] else words
     while words and words[0].partition("=")[0] in PASSED_ON:
         words = words[1:]
     if not words or words[0].rpartition("/")[2] != "agentbus":
-        return False
+        return ""
     match words[1:]:
         case ["hook", event, "--for", _] | ["hook", event, "--for", _, "--config", _]:
-            return event in _EVENTS
+            return event if event in _EVENTS else ""
         case ["identity"] | ["identity", "--format", _]:
-            return True
-    return False
-
-
-def _put_table(text: str, name: str, value: dict[str, Any]) -> str:
-    document = tomlkit.parse(text)
-    above = document.get(name)
-    if above is not None and not isinstance(above, dict):
-        raise KeyError(name)
-    if above is None or SERVER not in above:
-        return _with_table(text, document, name, value)
-    if not isinstance(above[SERVER], dict):
-        raise KeyError(f"{name}.{SERVER}")
-    return tomlkit.dumps(document) if _update(above[SERVER], value) else text
-
-
-def _update(ours: Any, value: dict[str, Any]) -> bool:  # noqa: ANN401  # one of tomlkit's several kinds of tables
-    """Bring a table up to date, with what else its user keeps in it; whether anything changed."""
-    before = ours.unwrap()
-    for environment, key in _stale(before, value):
-        del ours[environment][key]
-        if not ours[environment]:
-            del ours[environment]
-    for key, wanted in value.items():
-        if isinstance(wanted, dict) and isinstance(ours.get(key), dict):
-            _update(ours[key], wanted)
-        elif key not in ours or ours[key].unwrap() != wanted:
-            ours[key] = wanted
-    changed: bool = ours.unwrap() != before
-    return changed
-
-
-def _with_table(text: str, document: tomlkit.TOMLDocument, name: str, value: dict[str, Any]) -> str:
-    if isinstance(document.get(name), InlineTable):  # no [table] may be added to it
-        document[name].update({SERVER: value})
-        return tomlkit.dumps(document)
-    # As text behind all the rest: the library would put it where tables of that name began, without a line between.
-    made = tomlkit.document()
-    made[name] = {SERVER: value}
-    newline = "\r\n" if "\r\n" in text else "\n"
-    gap = "" if not text else newline if text.endswith("\n") else newline * 2
-    return f"{text}{gap}{tomlkit.dumps(made).replace(chr(10), newline)}"
-
-
-def _take_table(text: str, name: str) -> str:
-    document = tomlkit.parse(text)
-    above = document.get(name)
-    if not isinstance(above, dict) or SERVER not in above:
-        return text
-    del above[SERVER]
-    cut = _cut_table(text, name)
-    # The library leaves the empty line that stood before, and takes along comments that stand behind.
-    if cut is not None and _holds(cut, name) == _holds(tomlkit.dumps(document), name):
-        return cut
-    return tomlkit.dumps(document)
-
-
-def _cut_table(text: str, name: str) -> str | None:
-    """The text without the lines of our table, as far as these can be told by their looks; None if they cannot."""
-    lines = text.splitlines(keepends=True)
-    header = re.compile(rf"\[{re.escape(name)}\.{SERVER}(\.[^\]]*)?\]")
-    ours = [index for index, line in enumerate(lines) if header.match(line)]
-    if not ours:
-        return None
-    first, behind = ours[0], ours[-1] + 1
-    while behind < len(lines) and not lines[behind].startswith("["):
-        behind += 1
-    while not lines[behind - 1].strip() or lines[behind - 1].startswith("#"):
-        behind -= 1
-    if first and not lines[first - 1].strip() and (behind == len(lines) or not lines[behind].strip()):
-        first -= 1
-    return "".join(lines[:first] + lines[behind:])
-
-
-def _holds(text: str, name: str) -> dict[str, Any] | None:
-    """What a TOML text says, whether or not it says that there is nothing in a table; None if it is no TOML."""
-    try:
-        value: dict[str, Any] = tomlkit.parse(text).unwrap()
-    except TOMLKitError:
-        return None
-    return value if value.get(name) else {**value, name: {}}
+            return _EVENTS[0]
+    return ""

@@ -1,12 +1,13 @@
 """What each harness's hooks send and want back: the same few facts in each client's own form. Pure.
 
-The text a hook hands to a model is the bus's own. Names of agents and channels stand in it as JSON strings, cut short;
-never what a message says.
+The text a hook hands to a model is the bus's own. Names of other agents and of channels stand in it as JSON strings,
+cut to a few words; never what a message says.
 """
 
 from __future__ import annotations
 
 import json
+import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +19,8 @@ EVENTS = ("session-start", "stop", "wake")
 WOKEN = ("claude", "codex", "opencode")
 """Those that can be woken while they are idle."""
 _NAMED_MAX = 3
-_NAME_CHARS_MAX = 60
+_NAME_CHARS_MAX = 40
+_FEW_WORDS = re.compile(r"[^\s:;<>{}\[\]`]+(?: [^\s:;<>{}\[\]`]+){0,2}")
 
 
 def render_session_start(harness: str, protocol: str) -> str:
@@ -75,17 +77,26 @@ def render_reason(identity: str, rows: list[tuple[str, int, list[str]]], *, addr
     count = sum(many for _, many, _ in rows)
     what = f"{count} new message{'' if count == 1 else 's'}{' addressed to you' if addressed else ''}"
     where = ", ".join(
-        f"{many} in {_quoted(channel)} from {_render_names(senders)}" for channel, many, senders in rows[:_NAMED_MAX]
+        f"{many} in {_shown(channel)} from {_render_names(senders)}" for channel, many, senders in rows[:_NAMED_MAX]
     )
-    more = f", and more in {len(rows) - _NAMED_MAX} other channels" if len(rows) > _NAMED_MAX else ""
+    others = len(rows) - _NAMED_MAX
+    more = f", and more in {others} other channel{'' if others == 1 else 's'}" if others > 0 else ""
     wait = "waits" if count == 1 else "wait"
     return f'Agentbus: {what} {wait}: {where}{more}. Call the Agentbus tool receive with "as" {_quoted(identity)}.'
 
 
 def _render_names(names: list[str]) -> str:
-    shown = ", ".join(map(_quoted, names[:_NAMED_MAX]))
+    shown = ", ".join(map(_shown, names[:_NAMED_MAX]))
     return shown + (f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else "")
 
 
+def _shown(name: str) -> str:
+    """A name that others chose, quoted: as much of it as cannot be taken for somebody's words."""
+    found = _FEW_WORDS.match(name)
+    shown = found[0][:_NAME_CHARS_MAX] if found else ""
+    return _quoted(name if shown == name else f"{shown}...")
+
+
 def _quoted(name: str) -> str:
-    return json.dumps(name if len(name) <= _NAME_CHARS_MAX else f"{name[:_NAME_CHARS_MAX]}...", ensure_ascii=False)
+    """Exactly that name, as JSON; what moves a cursor is escaped."""
+    return json.dumps(name, ensure_ascii=not name.isprintable())

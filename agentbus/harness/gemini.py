@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from agentbus.harness import entries
 from agentbus.harness.setup import Harness, Setup, server
 
@@ -10,12 +12,13 @@ _TIMEOUT_MS = 10_000
 
 def harness(setup: Setup) -> Harness:
     """As it is set up here. Tried with 0.61.0."""
-    settings = setup.place(".gemini", "settings.json")
+    home = os.path.join(setup.named("GEMINI_CLI_HOME") or setup.home, ".gemini")
+    settings = f"{home}/settings.json"
     return Harness(
         name="gemini",
         title="Gemini CLI",
         program="gemini",
-        directories=(setup.place(".gemini"),),
+        directories=(home,),
         entries=(
             entries.member(
                 settings, ("mcpServers", entries.SERVER), server(setup), "server agentbus", reads="comments"

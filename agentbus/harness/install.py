@@ -1,13 +1,14 @@
 """Puts agentbus into a harness's files, or takes it out. Decides nothing about what stands there.
 
-A file that was there is kept once beside itself before the first change. Taking out gives that copy back if nobody has
-edited the file since, and else takes out what is ours alone; a file that only we made is removed.
+A file is kept beside itself before the first change, once, or that there was none. Taking out gives that copy back if
+nobody has edited the file since, and else takes out what is ours alone; a file that only we made is removed.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import shlex
 import subprocess
@@ -17,7 +18,9 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from agentbus import replace
-from agentbus.harness.entries import UnusableTextError
+from agentbus.harness import jsonc
+from agentbus.harness.entries import ForeignServerError, UnusableTextError, merged
+from agentbus.harness.setup import FILE_BYTES_MAX
 from agentbus.repository import is_present, read_regular
 
 if TYPE_CHECKING:
@@ -26,9 +29,10 @@ if TYPE_CHECKING:
     from agentbus.harness.entries import Entry
     from agentbus.harness.setup import ByCommand, Harness, Made
 
-_FILE_BYTES_MAX = 64 << 20
 _COMMAND_WAIT_S = 60
 _BACKUP = ".agentbus-backup"
+_NOTHING = "agentbus: there was no such file\n"
+"""What a copy holds of a file that was not there. No client's settings, so it is no copy of any."""
 _BOM = "\ufeff"
 
 Done: TypeAlias = Literal["added", "present", "removed", "absent", "failed"]
@@ -104,8 +108,11 @@ def _put(file: str, entries: list[Entry], *, dry: bool) -> Done:
         with replace.exclusive(file) as write:
             before = _read(file)  # another may have edited it meanwhile
             after = _with(before or "", entries)
-            if before is not None and not is_present(file + _BACKUP):
-                _copy(file, file + _BACKUP)
+            if after == before:
+                return "present"
+            # A copy that is there stays as long as we are in the file; whoever took us out by hand went on without it.
+            if before is None or not is_present(file + _BACKUP) or _without(before, entries) == before:
+                _keep(file, before)
             write(after.encode())
     return "added"
 
@@ -114,34 +121,41 @@ def _take(file: str, entries: list[Entry], *, dry: bool) -> Done:
     before = _read(file)
     if before is None or _taken(file, before, entries) == before:
         if not dry:
-            _forget(file)
+            _discard(file + _BACKUP)
         return "absent"
     _require_writable(file)
     if not dry:
         with replace.exclusive(file) as write:
-            after = _taken(file, _read(file) or "", entries)  # as above
-            if after is None:
-                os.unlink(file)
-            else:
+            before = _read(file)  # as above
+            after = None if before is None else _taken(file, before, entries)
+            if after is not None:
                 write(after.encode())
-        _forget(file)
+            elif before is not None:
+                os.unlink(file)
+        _discard(file + _BACKUP)
     return "removed"
 
 
 def _taken(file: str, before: str, entries: list[Entry]) -> str | None:
     """A file's text without ours; None if there is nothing in it but what we put there."""
-    kept = _read(file + _BACKUP)
-    after = _without(before, entries)
-    if kept is not None and _without(_with(kept, entries), entries) == after:
-        return kept  # byte for byte: taking out leaves no objects that are empty then, and there may have been some
-    ours_alone = kept is None and after != before and not os.path.islink(file)
-    return None if ours_alone and after.strip(f"{_BOM} \t\r\n") in {"", "{}"} else after
+    kept, after = _read(file + _BACKUP), _without(before, entries)
+    if after == before:
+        return before
+    if kept not in (None, _NOTHING):
+        # Byte for byte, if that is all there is to it: what was empty before us, or ours by hand, is not left by taking
+        # out. How an entry came to its place shows in empty lines.
+        same = (_without(_with(kept, entries), entries), _without(kept, entries))
+        return kept if _lines(after) in map(_lines, same) else after
+    return None if after.strip(f"{_BOM} \t\r\n") in {"", "{}"} and not os.path.islink(file) else after
 
 
-def _forget(file: str) -> None:
-    """Remove the copy from before the first change."""
+def _lines(text: str) -> list[str]:
+    return [line for line in map(str.strip, text.split("\n")) if line]
+
+
+def _discard(file: str) -> None:
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        os.unlink(file + _BACKUP)
+        os.unlink(file)
 
 
 def _with(text: str, entries: list[Entry]) -> str:
@@ -162,7 +176,7 @@ def _read(file: str) -> str | None:
     """A file's text; None if there is none. A dangling link is an error."""
     if not is_present(file):
         return None
-    return read_regular(file, _FILE_BYTES_MAX).decode()
+    return read_regular(file, FILE_BYTES_MAX).decode()
 
 
 def _require_writable(file: str) -> None:
@@ -170,17 +184,33 @@ def _require_writable(file: str) -> None:
     with contextlib.suppress(FileNotFoundError):
         if not os.stat(file).st_mode & 0o222:
             raise PermissionError(errno.EACCES, "it is read-only")
+    for path in (file, os.path.realpath(file)):  # the copy is made where the link is
+        directory = os.path.dirname(path)
+        while not os.path.lexists(directory):
+            directory = os.path.dirname(directory)
+        if not os.path.isdir(directory):
+            raise NotADirectoryError(errno.ENOTDIR, f"{directory} is no directory")
+        if not os.access(directory, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, f"nothing may be made in {directory}")
 
 
-def _copy(file: str, backup: str) -> None:
-    """Keep a file as it is, with its mode."""
-    data, mode = read_regular(file, _FILE_BYTES_MAX), os.stat(file).st_mode & 0o777
-    descriptor = os.open(backup, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with open(descriptor, "wb") as kept:
-        os.fchmod(descriptor, mode)
-        kept.write(data)
-        kept.flush()
-        os.fsync(descriptor)
+def _keep(file: str, text: str | None) -> None:
+    """Keep what is in a file, with its mode, beside it: all of it or nothing. None: that there is no such file."""
+    data = (_NOTHING if text is None else text).encode()
+    mode = 0o600 if text is None else os.stat(file).st_mode & 0o777
+    part = f"{file}{_BACKUP}.new"
+    _discard(part)  # whoever left it is dead, for we hold the lock
+    try:
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with open(descriptor, "wb") as kept:
+            os.fchmod(descriptor, mode)
+            kept.write(data)
+            kept.flush()
+            os.fsync(descriptor)
+        os.replace(part, file + _BACKUP)
+    except BaseException:
+        _discard(part)
+        raise
 
 
 def _make(made: Made, *, dry: bool) -> Done:
@@ -190,15 +220,25 @@ def _make(made: Made, *, dry: bool) -> Done:
     if not dry:
         os.makedirs(os.path.dirname(made.file), exist_ok=True)
         with replace.exclusive(made.file) as write:
+            before = _read(made.file)
+            if before is not None and made.sign not in before:  # another's, who happens to call it the same
+                _keep(made.file, before)
             write(made.text.encode())
     return "added"
 
 
 def _unmake(made: Made, *, dry: bool) -> Done:
-    if not is_present(made.file):
+    before = _read(made.file)
+    if before is None or made.sign not in before:
         return "absent"
     if not dry:
-        os.unlink(made.file)
+        with replace.exclusive(made.file) as write:
+            kept = _read(made.file + _BACKUP)
+            if kept is None:
+                os.unlink(made.file)
+            else:
+                write(kept.encode())
+        _discard(made.file + _BACKUP)
     return "removed"
 
 
@@ -213,27 +253,40 @@ def _prune(directory: str, within: tuple[str, ...]) -> None:
 
 
 def _add_by_command(harness: Harness, command: ByCommand, environ: Mapping[str, str], *, dry: bool) -> Step:
-    place, entry = f"{harness.program} {shlex.join(command.add)}", command.entry
-    with contextlib.suppress(OSError, ValueError):  # the client will say what is wrong with its file
-        before = _read(entry.file) or ""
-        if entry.put(before) == before:
-            return Step("present", place, entry.what)
+    place, what = command.entry.file, f"{command.entry.what} by {harness.program} {shlex.join(command.add[:2])}"
+    found = _noted(command)
+    try:
+        wanted = merged(found, command.server)
+    except ForeignServerError as error:
+        return Step("failed", place, what, f"left as it is: {error}")
+    if found == wanted:
+        return Step("present", place, what)
     if not dry:
-        _run(harness, command.remove, environ)  # one of an earlier agentbus would be in the way
-        if cause := _run(harness, command.add, environ):
-            return Step("failed", place, entry.what, cause)
-    return Step("added", place, entry.what)
+        _run(harness, command.remove, environ)  # it would be in the way
+        if cause := _run(harness, [*command.add, json.dumps(wanted)], environ):
+            if found is not None:
+                _run(harness, [*command.add, json.dumps(found)], environ)
+            return Step("failed", place, what, cause)
+    return Step("added", place, what)
 
 
 def _remove_by_command(harness: Harness, command: ByCommand, environ: Mapping[str, str], *, dry: bool) -> Step:
-    place, entry = f"{harness.program} {shlex.join(command.remove)}", command.entry
-    with contextlib.suppress(OSError, ValueError):  # as above
-        before = _read(entry.file) or ""
-        if entry.take(before) == before:
-            return Step("absent", place, entry.what)
+    place, what = command.entry.file, f"{command.entry.what} by {harness.program} {shlex.join(command.remove[:2])}"
+    with contextlib.suppress(OSError, ValueError):  # the client will say what is wrong with its file
+        before = _read(place) or ""
+        if command.entry.take(before) == before:
+            return Step("absent", place, what)
     if not dry and (cause := _run(harness, command.remove, environ)):
-        return Step("failed", place, entry.what, cause)
-    return Step("removed", place, entry.what)
+        return Step("failed", place, what, cause)
+    return Step("removed", place, what)
+
+
+def _noted(command: ByCommand) -> object:
+    """The server in the client's file; None where there is none, or where the client will say why it cannot be read."""
+    try:
+        return jsonc.get(jsonc.parse(_read(command.entry.file) or ""), command.path)
+    except (OSError, ValueError, KeyError):
+        return None
 
 
 def _run(harness: Harness, arguments: list[str], environ: Mapping[str, str]) -> str:

@@ -23,6 +23,7 @@ Path: TypeAlias = "tuple[str | int, ...]"
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+')
 _COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\r\n]*|/\*.*?\*/', re.DOTALL)
 _TRAILING_COMMA = re.compile(r'"(?:[^"\\\n]|\\.)*"|,(?=\s*[}\]])')
+_LINE_END = re.compile(r"(?:[ \t]|/\*(?:[^*\r\n]|\*(?!/))*\*/)*(?://[^\r\n]*)?(?=[\r\n]|\Z)")
 _INDENTED = re.compile(r"^([ \t]+)\S", re.MULTILINE)
 _DEFAULT_STEP = "  "
 
@@ -37,12 +38,13 @@ class _Node:
 
 
 def parse(text: str) -> dict[str, Any]:
-    """The value of a text; of an empty one, that of an empty object.
+    """The value of a text; of one with nothing in it but comments, that of an empty object.
 
     Raises:
         JSONTextError: it is no JSON object, even with comments and trailing commas allowed; or has a duplicate key.
     """
-    return Document(_blank(text)).value if text.strip() else {}
+    blanked = _blank(text)
+    return Document(blanked).value if blanked.strip() else {}
 
 
 def get(value: Any, path: Path) -> Any:  # noqa: ANN401  # JSON
@@ -71,7 +73,7 @@ def put(text: str, path: Path, value: object) -> str:
     """
     if get(parse(text), path) == value:
         return text
-    return _put(text, path, value, as_entry=False)
+    return _put(text, path, value)
 
 
 def append(text: str, path: Path, value: object) -> str:
@@ -80,42 +82,46 @@ def append(text: str, path: Path, value: object) -> str:
     Raises: as `parse` and `get`; also KeyError if what stands there is no array.
     """
     present = get(parse(text), path)
-    if present is not None and not isinstance(present, list):
+    if present is None:  # missing, or null
+        return _put(text, path, [value])
+    if not isinstance(present, list):
         raise KeyError(".".join(map(str, path)))
-    return _put(text, path, value, as_entry=True)
+    node = _find(text, path)
+    assert node is not None  # noqa: S101  # it is an array
+    return _insert(text, node, "", value)
 
 
 def drop(text: str, path: Path) -> str:
-    """The text without what is at ``path``, and without objects and arrays on the way that are empty then.
+    """The text without what is at ``path``, and without objects and arrays on the way that hold nothing then.
+
+    One in which a comment is left stays.
 
     Raises: as `parse` and `get`; nothing there is no error.
     """
-    if get(parse(text), path) is None:
+    if get(parse(text), path) is None and _find(text, path) is None:
         return text
     *above, name = path
     node = _find(text, tuple(above))
     assert node is not None  # noqa: S101  # there is something in it
     index = name if isinstance(name, int) else [key for key, _, _ in node.members].index(name)
     text = _cut(text, node, index)
-    if above and not get(parse(text), tuple(above)):
-        return drop(text, tuple(above))
-    return text
+    left = _find(text, tuple(above)) if above else None
+    return drop(text, tuple(above)) if left is not None and not text[left.start + 1 : left.end - 1].strip() else text
 
 
-def _put(text: str, path: Path, value: object, *, as_entry: bool) -> str:
-    if not text.strip():
-        text = "{}\n"
+def _put(text: str, path: Path, value: object) -> str:
+    if not blank_comments(text).strip():
+        text = f"{text.rstrip()}{_newline(text)}{{}}{_newline(text)}".lstrip()
     depth = len(path)
     while (node := _find(text, path[:depth])) is None:
         depth -= 1
     rest = path[depth:]
-    if not rest and not as_entry:  # it is there, with another value
+    if not rest:  # it is there, with another value
         step, newline = _step(text), _newline(text)
         return text[: node.start] + _render(value, _indent(text, node.start), step, newline) + text[node.end :]
-    inner: object = [value] if as_entry and rest else value
     for name in reversed(rest[1:]):
-        inner = {name: inner}
-    return _insert(text, node, f"{json.dumps(rest[0], ensure_ascii=False)}: " if rest else "", inner)
+        value = {name: value}
+    return _insert(text, node, f"{json.dumps(rest[0], ensure_ascii=False)}: ", value)
 
 
 def _insert(text: str, node: _Node, head: str, value: object) -> str:
@@ -147,10 +153,12 @@ def _cut(text: str, node: _Node, index: int) -> str:
     last = index == len(node.members) - 1
     limit = node.end - 1 if last else node.members[index + 1][1]
     comma = blanked.find(",", value.end, limit)
+    if comma >= 0 and (between := text[value.end : comma]).strip():  # a comment before its comma
+        return text[:start] + between.lstrip(" \t") + text[comma + 1 :]
     end = value.end if comma < 0 else comma + 1
     floor = node.members[index - 1][2].end if index else node.start + 1
     begin = floor + len(text[floor:start].rstrip(" \t"))
-    if begin > floor and text[begin - 1] == "\n":  # it begins its line, and takes the line with it
+    if begin > floor and text[begin - 1] == "\n" and _is_line_s_end(text, end):  # it takes its line with it
         begin -= 2 if text[begin - 2 : begin] == "\r\n" else 1
     else:
         begin = start
@@ -159,13 +167,16 @@ def _cut(text: str, node: _Node, index: int) -> str:
         return text[: node.start + 1] + text[node.end - 1 :]  # nothing is left in it, not even a comment
     if last and index and comma < 0:  # the one before is the last now
         before = blanked.find(",", floor, start)
-        return text[:before] + text[before + 1 : before + 1 if begin == start else begin] + text[end:]
+        return text[:before] + text[before + 1 : begin].rstrip(" \t") + text[end:]
     return text[:begin] + text[end:]
 
 
 def _find(text: str, path: Path) -> _Node | None:
     """The value at a path on which nothing is of the wrong kind; None if a member on the way is missing."""
-    node = _tree(_blank(text))
+    blanked = _blank(text)
+    if not blanked.strip():
+        return None
+    node = _tree(blanked)
     for name in path:
         keys = [key for key, _, _ in node.members]
         if isinstance(name, str) and name not in keys:
@@ -223,6 +234,11 @@ def _line_end(text: str, start: int, limit: int) -> int:
             break
         at = found.end()
     return at
+
+
+def _is_line_s_end(text: str, at: int) -> bool:
+    """Whether nothing follows on a line but comments that end on it, so that it may be joined to a comment before."""
+    return bool(_LINE_END.match(text, at))
 
 
 def _indent(text: str, at: int) -> str:

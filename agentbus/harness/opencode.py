@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 
-from agentbus.harness import entries
-from agentbus.harness.setup import Harness, Made, Setup
+from agentbus.harness import entries, jsonc
+from agentbus.harness.setup import FILE_BYTES_MAX, Harness, Made, Setup
+from agentbus.repository import read_regular
 
+_PATH = ("mcp", entries.SERVER)
 _PLUGIN = """\
 // Written by `agentbus init --global`, and replaced by the next one. It tells a session of the bus at its start, goes
 // on with its turn where new messages wait, and wakes it for those that are addressed to it.
@@ -62,13 +65,7 @@ export const AgentbusPlugin = async ({ client, directory }) => {
 
 def harness(setup: Setup) -> Harness:
     """As it is set up here."""
-    home = (
-        setup.place(".config", "opencode")
-        if not setup.environ.get("XDG_CONFIG_HOME")
-        else os.path.join(setup.environ["XDG_CONFIG_HOME"], "opencode")
-    )
-    named = [f"{home}/{name}" for name in ("opencode.jsonc", "opencode.json", "config.json")]
-    settings = next((file for file in named if os.path.lexists(file)), f"{home}/opencode.json")
+    home = f"{setup.named('XDG_CONFIG_HOME') or setup.place('.config')}/opencode"
     value = {
         "type": "local",
         "command": [setup.command, *setup.arguments],
@@ -82,7 +79,20 @@ def harness(setup: Setup) -> Harness:
         title="opencode",
         program="opencode",
         directories=(home,),
-        entries=(entries.member(settings, ("mcp", entries.SERVER), value, "server agentbus"),),
-        made=(Made(f"{home}/plugins/agentbus.js", "plugin agentbus", plugin),),
+        entries=(entries.member(_settings_in(home), _PATH, value, "server agentbus"),),
+        made=(Made(f"{home}/plugins/agentbus.js", "plugin agentbus", plugin, _PLUGIN.partition(",")[0]),),
         todo=("Restart opencode.",),
     )
+
+
+def _settings_in(home: str) -> str:
+    """The file that has our server; else the one that opencode's own commands would edit. It reads all three."""
+    named = [f"{home}/{name}" for name in ("opencode.jsonc", "opencode.json", "config.json")]
+    there = [file for file in named if os.path.lexists(file)]
+    return next(filter(_has_ours, there), there[0] if there else named[1])
+
+
+def _has_ours(file: str) -> bool:
+    with contextlib.suppress(OSError, ValueError, KeyError):  # whoever edits it says what is wrong with it
+        return jsonc.get(jsonc.parse(read_regular(file, FILE_BYTES_MAX).decode("utf-8-sig")), _PATH) is not None
+    return False

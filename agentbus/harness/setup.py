@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
     from agentbus.harness.entries import Entry
 
 
-_CACHES = ("/uv/archive-v", "/uv/environments-v", "/.cache/uv/", "/pipx/.cache/")
+FILE_BYTES_MAX = 64 << 20
+"""For a client's settings: Claude Code's grow with every session."""
+_CACHES = ("/uv/archive-v", "/uv/environments-v", "/.cache/uv/", "/pipx/.cache/", "/.cache/pipx/")
+_VARIABLE = re.compile(r"\$\w|\$\{|\{(?:env|file):")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +40,20 @@ class Setup:
     command: str
 
     @property
-    def will_go(self) -> bool:
-        """Whether the command lies where ``uvx`` and ``pipx run`` keep what they may throw away."""
-        return any(mark in self.command for mark in _CACHES)
+    def doubts(self) -> list[str]:
+        """Why clients may not find the command, or not the bus, as they are told of it; each a sentence."""
+        told = []
+        if any(mark in self.command for mark in _CACHES):  # where uvx and pipx run keep what they may throw away
+            how = "install agentbus (`uv tool install`, `pipx install`), and run this again with that"
+            told.append(f"{self.command} lies in a cache that may be emptied: {how}")
+        doubtful = filter(_VARIABLE.search, [self.command, *self.moved.values()])
+        why = "some clients take a part of it for a variable, and look elsewhere; use another path"
+        return told + [f"{path}: {why}" for path in doubtful]
 
     @property
     def moved(self) -> dict[str, str]:
         """What of the environment says where the bus is: not every client passes it on, so each entry says it."""
-        return {key: os.path.abspath(self.environ[key]) for key in PASSED_ON if self.environ.get(key)}
+        return {key: self._absolute(self.environ[key]) for key in PASSED_ON if self.environ.get(key)}
 
     @property
     def arguments(self) -> list[str]:
@@ -56,19 +66,28 @@ class Setup:
         words = [*(["env", *moved] if moved else []), self.command, "hook", event, "--for", harness]
         return shlex.join(words)
 
-    def place(self, *parts: str, variable: str = "") -> str:
-        """A path below the home directory, or below what an environment variable names for its first part."""
-        named = self.environ.get(variable) if variable else None
-        return os.path.join(named, *parts[1:]) if named else os.path.join(self.home, *parts)
+    def place(self, *parts: str) -> str:
+        """A path below the home directory."""
+        return os.path.join(self.home, *parts)
+
+    def named(self, variable: str) -> str | None:
+        """The directory that an environment variable names; None where it is not set, or empty."""
+        value = self.environ.get(variable)
+        return self._absolute(value) if value else None
+
+    def _absolute(self, path: str) -> str:
+        """As the settings read a path: "~/" is the home directory, which no shell has put in its place in A=~/b."""
+        return os.path.abspath(os.path.join(self.home, path[2:]) if path.startswith("~/") else path)
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A file that is wholly ours."""
+    """A file that is wholly ours. ``sign``: what stands in every version of it, and in nobody else's."""
 
     file: str
     what: str
     text: str
+    sign: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +95,16 @@ class ByCommand:
     """A server entry that the client's own command writes, since its file is the client's live state.
 
     Attributes:
-        add: arguments of the command that writes it; remove: of the one that takes it out, also before `add`.
-        entry: the same in the client's file: to see whether it is there, and to edit where there is no such command.
+        add: arguments of the command that writes it, but for the last: the server as JSON.
+        remove: of the one that takes it out, also before `add`, which replaces nothing.
+        path, server: where in the client's JSON it comes to stand, and what it is.
+        entry: the same in the client's file, to edit where there is no such command.
     """
 
     add: list[str]
     remove: list[str]
+    path: tuple[str, ...]
+    server: dict[str, Any]
     entry: Entry
 
 
@@ -129,7 +152,15 @@ def here(environ: Mapping[str, str]) -> Setup:
     command = named[0] if named else shutil.which("agentbus", path=environ.get("PATH"))
     if command is None:
         raise FileNotFoundError(errno.ENOENT, "found no command called agentbus: install it first")
-    return Setup(home, environ, os.path.abspath(command))
+    setup = Setup(home, environ, os.path.abspath(command))
+    for path in (setup.command, *setup.moved.values()):
+        try:
+            path.encode()
+        except UnicodeEncodeError:
+            raise FileNotFoundError(
+                errno.ENOENT, f"no client can be told of {path!r}, which is not UTF-8: use another path"
+            ) from None
+    return setup
 
 
 def server(setup: Setup, **more: Any) -> dict[str, Any]:  # noqa: ANN401  # JSON

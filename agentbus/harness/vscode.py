@@ -7,12 +7,10 @@ import sys
 from agentbus.harness import entries
 from agentbus.harness.setup import Harness, Setup, server
 
-_USER = ("Library", "Application Support", "Code", "User") if sys.platform == "darwin" else (".config", "Code", "User")
-
 
 def harness(setup: Setup) -> Harness:
     """As it is set up here."""
-    user = setup.place(*_USER)
+    user = f"{_place_of_settings(setup)}/Code/User"
     return Harness(
         name="vscode",
         title="VS Code",
@@ -29,3 +27,9 @@ def harness(setup: Setup) -> Harness:
             "It has no hook at a session's start: its agents know the bus by the server's instructions alone.",
         ),
     )
+
+
+def _place_of_settings(setup: Setup) -> str:
+    if sys.platform == "darwin":
+        return setup.place("Library", "Application Support")
+    return setup.named("XDG_CONFIG_HOME") or setup.place(".config")

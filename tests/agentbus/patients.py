@@ -22,7 +22,14 @@ if TYPE_CHECKING:
 
     from agentbus.doctor.findings import Finding
 
-_CLEARED = ("AGENTBUS_CONFIG", "AGENTBUS_DATA_DIR", "XDG_CONFIG_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME")
+_CLEARED = (
+    "AGENTBUS_CONFIG",
+    "AGENTBUS_DATA_DIR",
+    "XDG_CONFIG_HOME",
+    "CLAUDE_CONFIG_DIR",
+    "CODEX_HOME",
+    "GEMINI_CLI_HOME",
+)
 CLIENTS = {
     "claude": ".claude",
     "codex": ".codex",

@@ -188,7 +188,7 @@ def test_a_reader_that_goes_away_is_no_traceback(tmp_path: Path) -> None:
 
 
 def test_options_that_exclude_each_other_are_a_usage_error(data: Path) -> None:  # noqa: ARG001  # its environment
-    for pair in (("--raw", "--json"), ("--state", "--verify"), ("--utc", "--json"), ("--follow", "--reverse")):
+    for pair in (("--raw", "--json"), ("--state", "--verify"), ("--follow", "--reverse")):
         status, out, err = replay(*pair, V1)
         assert (status, out) == (2, "")
         assert err.startswith("agentbus: ")
@@ -214,7 +214,7 @@ def test_an_auditor_who_names_a_journal_is_not_told_that_nothing_is_sound(
     empty = tmp_path / "00000000000000000001.jsonl"
     empty.touch()
     for path in (data, data / "journal", empty):
-        says = f"agentbus: there is no commit in {path}: name a journal directory\n"
+        says = f"agentbus: there is no commit in {path}: name a journal directory, or its files\n"
         assert replay(*mode, path) == (1, "", says)
 
 
@@ -396,10 +396,10 @@ def test_a_torn_tail_is_a_note_and_no_failure(data: Path) -> None:
     note = f"a torn tail, or a line that is being written: 13 bytes of {segment} from byte {size}"
     status, out, err = replay("--verify")
     assert (status, err) == (0, "")
-    assert out.splitlines()[0] == f"note: {note}; never acknowledged, so not counted"
+    assert out.splitlines()[0] == f"note: {note}; not counted: what a crash leaves was never acknowledged"
     assert out.splitlines()[1] == f"ok: 9 commits in 1 segment, seq 1 to 9, anchor {V1_ANCHOR}"
     status, _, err = replay()
-    assert (status, err) == (0, f"agentbus: {note}; never acknowledged, so not counted\n")
+    assert (status, err) == (0, f"agentbus: {note}; not counted: what a crash leaves was never acknowledged\n")
 
 
 def test_a_line_without_its_end_is_a_note_too(data: Path) -> None:
@@ -408,7 +408,7 @@ def test_a_line_without_its_end_is_a_note_too(data: Path) -> None:
     writer.path.write_bytes(writer.path.read_bytes()[:-1])
     status, out, _ = replay("--verify")
     assert status == 0
-    assert out.startswith("note: a whole line without its end: ")
+    assert out.startswith("note: a whole line without its line feed: ")
 
 
 def test_what_cannot_be_checked_behind_a_lost_range_is_named(data: Path) -> None:
@@ -417,7 +417,7 @@ def test_what_cannot_be_checked_behind_a_lost_range_is_named(data: Path) -> None
     writer.write(posted("after"))
     status, out, _ = replay("--verify")
     assert status == 1
-    assert "note: seq 4: taken on trust, the hash before it is gone\n" in out
+    assert "note: seq 4: taken on trust, the hash before it is gone; an anchor of that line would check it\n" in out
 
 
 def test_help_says_what_it_reads_and_what_the_anchor_is_for(data: Path) -> None:

@@ -207,7 +207,10 @@ NOW = parse_time("2026-09-09T08:00:00.000Z")
         ("1960-01-01T00:00:00Z", 0),
         ("", None),
         ("2 h", None),
-        ("2026-09-09", None),
+        ("2026-09-09", NOW - 8 * 3_600_000),
+        ("2026-9-9", None),
+        ("2026-02-30", None),
+        ("9999-12-31", parse_time("9999-12-31T00:00:00.000Z")),
         ("2026-09-09T25:00:00Z", None),
         ("0000-01-01T00:00:00Z", None),
         ("0001-01-01T00:00:00+23:59", 0),
@@ -216,6 +219,34 @@ NOW = parse_time("2026-09-09T08:00:00.000Z")
 )
 def test_times_may_be_given_in_several_ways(text: str, ms: int | None) -> None:
     assert parse_when(text, NOW, utc=True) == ms
+
+
+def test_a_day_is_all_of_it_where_the_reader_lives(tmp_path: Path) -> None:
+    """Clocks are put back in Berlin on 2026-10-25: that day has 25 hours."""
+    writer, times = Writer(tmp_path / "j"), ("24T22:00:00.000Z", "25T22:59:59.999Z", "25T23:00:00.000Z")
+    for time in ("24T21:59:59.999Z", *times):
+        writer.write(posted(time), time=f"2026-10-{time}")
+
+    def shown(*arguments: str, zone: str = "Europe/Berlin") -> list[int]:
+        ended = run(tmp_path / "data", "replay", "--json", *arguments, str(tmp_path / "j"), TZ=zone)
+        return [json.loads(line)["seq"] for line in ended.stdout.splitlines()]
+
+    assert shown("--since", "2026-10-25", "--until", "2026-10-25") == [4, 5]
+    assert shown("--since", "2026-10-26") == [6]
+    assert shown("--since", "2026-10-25", "--until", "2026-10-25", "--utc") == [5, 6]
+    at = run(tmp_path / "data", "replay", "--state", "--at", "2026-10-25", str(tmp_path / "j"), TZ="Europe/Berlin")
+    assert json.loads(at.stdout)["last_seq"] == 4
+    assert parse_when("2026-10-25", NOW, utc=True, last=True) == parse_time("2026-10-25T23:59:59.999Z")
+    assert parse_when("9999-12-31", NOW, utc=True, last=True) is None
+
+
+def test_utc_is_how_times_are_taken_where_none_is_shown(tmp_path: Path) -> None:
+    for question in (["--json"], ["--raw"], ["--state"], ["--digest"], ["--diff", "2", "2026-09-09 08:00:05.035"]):
+        when = [] if "--diff" in question else ["--since" if question[0] in ("--json", "--raw") else "--at"]
+        when += ["2026-09-09 08:00:05.035"] if when else []
+        in_utc = run(tmp_path / "data", "replay", "--utc", *question, *when, str(V1), TZ="Asia/Kolkata")
+        there = run(tmp_path / "data", "replay", *question, *when, str(V1), TZ="UTC")
+        assert (in_utc.returncode, in_utc.stdout) == (0, there.stdout)
 
 
 # the questions
@@ -268,6 +299,25 @@ def test_of_a_lost_range_only_the_state_after_it_is_known() -> None:
         assert (status, out) == (1, "")
         assert f"seq {seq} was lost, and what is left does not tell the state after it" in err
     assert json.loads(ask("--state", "--at", "16", MORE)[1])["last_seq"] == 16
+
+
+def test_an_inbox_tells_what_was_over_age_by_the_settings_or_their_default(tmp_path: Path) -> None:
+    writer, old, late = Writer(tmp_path / "j"), "2026-09-09T08:00:00.000Z", "2026-09-16T07:59:59.999Z"
+    writer.write({"type": "registered", "as": "bob", "owner": "a1" * 12, "name": "bob", "context": "shop"}, time=old)
+    writer.write({"type": "subscribed", "as": "bob", "channel": "general", "cursor": 3}, time=old)
+    writer.write(posted("old"), time=old)
+    writer.write(posted("new"), time=late)
+    arguments = ("--inbox", "bob", tmp_path / "j")
+    (tmp_path / "settings").write_text('{"message_retention_hours": 100}')
+
+    def over_age(*more: str) -> list[bool]:
+        return [row["over_age"] for row in answer(*arguments, *more)["messages"]]
+
+    assert over_age() == [False, False]
+    assert over_age("--at", "2026-09-16T08:00:00.001Z") == [True, False]
+    assert over_age("--config", str(tmp_path / "settings")) == [True, False]
+    assert over_age("--config", str(tmp_path / "settings"), "--at", "5") == [False]
+    assert "older than 100 h" in ask(*arguments, "--config", tmp_path / "settings")[1]
 
 
 def test_an_inbox_is_what_a_receive_would_have_handed_out(data: Path) -> None:

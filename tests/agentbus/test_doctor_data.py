@@ -316,9 +316,12 @@ def test_a_snapshot_and_an_index_that_cannot_be_used_are_notes(patient: Patient)
 
 @on_linux
 def test_a_session_whose_process_is_stopped_is_noted_by_name(patient: Patient) -> None:
+    patient.born()  # a server logs its start where a journal is, beside its first calls
     with RawServer(MCP, HOME=str(patient.home)) as server:
         server.initialize()
         server.ask("tools/call", {"name": "register", "arguments": {"name": "sam"}})
+        log = patient.data / "agentbus.log"
+        until(lambda: log.exists() and b"server started" in log.read_bytes())
         assert patient.found("stopped")[0]["what"] == "1 live server process, none stopped"
         pid = server.process.pid
         os.kill(pid, signal.SIGSTOP)

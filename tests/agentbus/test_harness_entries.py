@@ -66,6 +66,29 @@ def test_hooks_that_are_there_stay_as_their_user_arranged_them(present: list[obj
     assert stop.put(text) == text
 
 
+def test_hooks_of_an_older_agentbus_are_brought_up_to_date_where_they_stand() -> None:
+    """With the matcher, the time and the neighbours that their user gave them; Codex trusts a hook by its place."""
+    old = {"command": "env AGENTBUS_DATA_DIR=/d /old/agentbus hook stop --for claude", "timeout": 99, "type": "command"}
+    before = {"matcher": "x", "hooks": [*THEIRS["hooks"], old | {"mine": 1}, WAKE, 7]}
+    text = json.dumps({"hooks": {"Stop": [before, THEIRS]}}, indent=4)
+    edited = stop.put(text)
+    after = before | {"hooks": [*THEIRS["hooks"], HOOK | {"timeout": 99, "mine": 1}, WAKE, 7]}
+    assert json.loads(edited) == {"hooks": {"Stop": [after, THEIRS]}}
+    assert edited == text.replace(old["command"], HOOK["command"])
+
+
+def test_comments_beside_our_hooks_stay() -> None:
+    text = '{"hooks": {"Stop": [ // ours\n{"command": "/old/agentbus hook stop --for x" /* kept */}, // theirs\n7]}}'
+    one = entries.hook("f", ("hooks", "Stop"), {"command": HOOK["command"]}, "hook")
+    assert one.put(text) == text.replace("/old/agentbus hook stop --for x", HOOK["command"])
+    assert one.take(one.put(text)) == '{"hooks": {"Stop": [ // ours // theirs\n7]}}'
+
+
+@pytest.mark.parametrize("nothing", ['{"hooks": {"Stop": null}}', '{"hooks": {"Stop": []}}', '{"hooks": {}}', "{}", ""])
+def test_hooks_that_are_none_yet_are_made(nothing: str) -> None:
+    assert json.loads(stop.put(nothing)) == {"hooks": {"Stop": [GROUP]}}
+
+
 @pytest.mark.parametrize(
     "outdated",
     [

@@ -6,7 +6,7 @@ import json
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentbus.harness import jsonc
@@ -40,6 +40,71 @@ def texts(draw: st.DrawFn) -> str:
     return draw(st.sampled_from(["", "// top\n", "\n"])) + text + draw(st.sampled_from(["", "\n", "\n// end\n"]))
 
 
+@st.composite
+def scrawled(draw: st.DrawFn, value: object, depth: int = 1) -> str:
+    """A value with a line end or none, and a comment or none, wherever there may be one."""
+    if not isinstance(value, dict | list):
+        return json.dumps(value)
+    opening, closing = "{}" if isinstance(value, dict) else "[]"
+    names = [f"{json.dumps(name)}: " for name in value] if isinstance(value, dict) else [""] * len(value)
+    members = value.values() if isinstance(value, dict) else value
+    gaps = st.sampled_from(
+        ["", " ", "\n" + "  " * depth, "\n", " // one\n", "/* two */", " /* three\nlines */ ", "// four\n"]
+    )
+    pieces = [
+        draw(gaps) + name + draw(scrawled(each, depth + 1)) + draw(gaps)
+        for name, each in zip(names, members, strict=True)
+    ]
+    trailing = "," if pieces and draw(st.booleans()) else ""
+    return opening + ",".join(pieces) + trailing + draw(gaps) + closing
+
+
+@settings(max_examples=200, deadline=None)
+@given(DOCUMENTS.flatmap(scrawled), st.data())
+def test_however_a_text_is_laid_out_an_edit_changes_what_it_should_and_nothing_else(
+    text: str, data: st.DataObject
+) -> None:
+    before = jsonc.parse(text)
+    edited = jsonc.put(text, ("mcpServers", "agentbus"), SERVER)
+    assert jsonc.parse(edited) == before | {"mcpServers": {"agentbus": SERVER}}
+    assert remarks(edited) == remarks(text)
+    back = jsonc.drop(edited, ("mcpServers", "agentbus"))
+    assert jsonc.parse(back) == before
+    assert remarks(back) == remarks(text)
+    if before:
+        name = data.draw(st.sampled_from(sorted(before)))
+        less = jsonc.drop(text, (name,))
+        assert jsonc.parse(less) == {key: value for key, value in before.items() if key != name}
+        if isinstance(before[name], list):
+            longer = jsonc.append(text, (name,), SERVER)
+            assert jsonc.parse(longer) == before | {name: [*before[name], SERVER]}
+            assert remarks(longer) == remarks(text)
+
+
+def remarks(text: str) -> int:
+    return sum(text.count(mark) for mark in ("one", "two", "three", "four"))
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ('{ // c\n"m": {"a": 1}, "version": 2}', '{ // c\n"version": 2}'),
+        ('{ // c\n  "m": {"a": 1} /* d\n e */ }', "{ // c\n   /* d\n e */ }"),
+        ('{"z": 1, // c\n"m": {"a": 1}, "y": 2}', '{"z": 1, // c\n"y": 2}'),
+        ('{"z": 1, /* c */ "m": {"a": 1}}', '{"z": 1 /* c */}'),
+        ('{"m": {"a": 1} /* c */, "y": 2}', '{/* c */ "y": 2}'),
+        ('{"m": {"a": 1 /* c */}}', '{"m": { /* c */}}'),
+        ('{"m": {"a": null}}', "{}"),
+    ],
+)
+def test_a_comment_is_left_where_it_ends_and_takes_nothing_along(text: str, left: str) -> None:
+    assert jsonc.drop(text, ("m", "a")) == left
+
+
+def test_an_array_that_is_null_is_made() -> None:
+    assert jsonc.append('{"m": {"a": null}, "z": 1}', ("m", "a"), 1) == '{"m": {"a": [\n  1\n]}, "z": 1}'
+
+
 @given(texts(), st.booleans())
 def test_what_was_put_in_is_taken_out_without_a_trace(text: str, windows: bool) -> None:  # noqa: FBT001  # drawn
     text = text.replace("\n", "\r\n") if windows else text
@@ -70,6 +135,7 @@ def test_an_edit_leaves_every_other_value_and_every_comment(text: str, data: st.
     ("text", "edited"),
     [
         ("", '{\n  "m": {\n    "a": 1\n  }\n}\n'),
+        ("// mine\n", '// mine\n{\n  "m": {\n    "a": 1\n  }\n}\n'),
         ("{}", '{\n  "m": {\n    "a": 1\n  }\n}'),
         ('{"z": 1}', '{"z": 1, "m": {"a": 1}}'),
         ('{"z": 1,}', '{"z": 1, "m": {"a": 1},}'),

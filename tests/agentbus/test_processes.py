@@ -89,6 +89,12 @@ def test_where_nothing_tells_of_processes_the_parent_counts_as_the_harness() -> 
     assert processes.no_look(1 if os.getppid() != 1 else 2) is None
 
 
+def test_psutil_counts_only_where_it_sees_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a container without /proc it is there, and blind."""
+    monkeypatch.setattr(psutil, "PROCFS_PATH", "/no such directory")
+    assert processes.system_look("/no such directory") is processes.no_look
+
+
 def test_the_system_s_own_way_to_tell_is_taken_and_without_any_the_fallback() -> None:
     assert processes.system_look("/proc") is processes.look_in_proc
     by_psutil = processes.system_look("/no such directory")

@@ -83,10 +83,11 @@ def look(place: Path, anchors: Sequence[Anchor] = ()) -> tuple[list[Fault], Verd
         if isinstance(found, Commit):
             evidence.take(found, auditor.parse_events(found))
         elif isinstance(found, Fault):
+            evidence.fault()
             faults.append(found)
         else:
             verdict = found
-    return faults, verdict, evidence.judge()
+    return faults, verdict, evidence.judge(verdict.unchecked)
 
 
 class Tamper:
@@ -241,7 +242,7 @@ def test_a_forger_who_hides_lines_behind_a_lost_line_is_found_by_its_name(tmp_pa
     anchors = [Anchor(seq, hash_of(line)) for seq, line in enumerate(before, 1)]
     faults, verdict, judged = look(tmp_path / "journal", anchors)
     assert (faults, [(each.seq, each.last) for each in verdict.lost]) == ([], [(3, 4)])
-    assert [each.result for each in judged] == ["matches"] * 2 + ["unknown"] + ["replaced"] * (len(before) - 3)
+    assert [each.result for each in judged] == ["matches"] * 2 + ["unknown"] + ["partly"] * (len(before) - 3)
     assert decode(line[:-1], hash_of(before[1])).seq == 3
 
 

@@ -41,6 +41,11 @@ def joined() -> World:
     return world
 
 
+def test_of_a_seq_that_is_no_message_nothing_later_is_asked_for() -> None:
+    life = Life(2, Selection())
+    assert (life.is_done(1), life.is_done(2)) == (False, True)
+
+
 def test_it_says_who_posted_what_and_who_was_there() -> None:
     world = joined()
     seq = world.post("Ann", content="@Bob hello", label="question", metadata={"a": "1"}, key="k")

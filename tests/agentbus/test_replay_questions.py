@@ -15,6 +15,7 @@ from agentbus.audit.selection import Selection, Sieve
 from agentbus.audit.totals import Totals
 from agentbus.commands import Receive
 from agentbus.names import AgentName
+from agentbus.state import ALWAYS_MS
 from journal import format_time
 from tests.agentbus.auditing import pairs, witness
 from tests.agentbus.building import MINE, START_MS, World
@@ -92,8 +93,8 @@ def test_a_late_state_knows_what_its_events_prove() -> None:
 # inboxes
 
 
-def inbox_of(world: World, identity: str) -> Record:
-    shot = Shot(END, lambda state: inbox.unread(state, identity))
+def inbox_of(world: World, identity: str, horizon_ms: int = ALWAYS_MS) -> Record:
+    shot = Shot(END, lambda state: inbox.unread(state, identity, horizon_ms))
     witness(pairs(world), shot)
     assert shot.taken is not None
     found = shot.taken.answer
@@ -120,8 +121,8 @@ def test_an_inbox_has_what_lies_above_the_cursors_with_its_texts() -> None:
     found = inbox_of(world, "Bob")
     assert (found["as"], found["seq"], found["live"], found["batch"]) == ("Bob", 10, True, "token9")
     assert found["channels"] == [
-        {"channel": "general", "cursor": 3, "unread": 2},
-        {"channel": "memory", "cursor": 3, "unread": 1},
+        {"channel": "general", "cursor": 3, "unread": 2, "over_age": 0},
+        {"channel": "memory", "cursor": 3, "unread": 1, "over_age": 0},
     ]
     assert [(row["seq"], row["handed_out"], row["addressed"], row["content"]) for row in found["messages"]] == [
         (5, True, False, "one"),
@@ -159,6 +160,22 @@ def test_an_inbox_reads_line_by_line() -> None:
     assert "  0 of 1 unread messages shown" in list(telling.tell_inbox(found, clock))
     world.commit(ev.Registered(as_="Cy", owner="a1" * 12, name="Cy", context="work"))
     assert list(telling.tell_inbox(inbox_of(world, "Cy"), clock)) == ["Cy after seq 13", "  subscribed to nothing"]
+
+
+def test_what_was_over_age_is_told_apart() -> None:
+    found = inbox_of(busy(), "Bob", START_MS + 4500)
+    assert found["channels"] == [
+        {"channel": "general", "cursor": 3, "unread": 2, "over_age": 1},
+        {"channel": "memory", "cursor": 3, "unread": 1, "over_age": 0},
+    ]
+    assert [(row["seq"], row["over_age"]) for row in found["messages"]] == [(5, True), (6, False), (9, False)]
+    kept = "older than 168 h (message_retention_hours, which no journal tells)"
+    assert list(telling.tell_inbox(found | {"retention_hours": 168}, lambda text: text[11:19]))[1:5] == [
+        "  general  2 unread, 1 of them over age  acknowledged up to 3",
+        "  memory   1 unread                      acknowledged up to 3",
+        f"  over age: {kept}, so not handed out any more, though not evicted yet",
+        "seq 5  08:00:04  Ann on general, over age: one",
+    ]
 
 
 def test_an_identity_is_known_until_a_reset() -> None:

@@ -254,6 +254,29 @@ def test_lines_stay_where_they_are_if_the_next_segment_does_not_hold_them(tmp_pa
     assert walker.verdict.commits == 9
 
 
+def test_lines_of_the_next_segment_are_looked_for_there_if_it_holds_any_line_that_belongs_there(tmp_path: Path) -> None:
+    lines = three()
+    lines[1] += chain(posted(), posted(), seq=5, prev=digest(lines[1][-1]))
+    change(lines, 2)
+    lines[5] = [b"x\n", lines[5][1], b"y\n"]
+    put(tmp_path, lines)
+    _, walker = walked(tmp_path)
+    assert [(each.file[-7:], each.first, each.last, each.action) for each in walker.damages] == [
+        ("1.jsonl", 2, 2, "cut"),
+        ("1.jsonl", 5, 4, "cut"),
+        ("5.jsonl", 5, 5, "cut"),
+        ("5.jsonl", 7, 8, "cut"),
+    ]
+
+
+def test_a_segment_that_begins_with_anothers_line_keeps_the_lines_that_belong_there(tmp_path: Path) -> None:
+    lines = three()
+    lines[5].pop()
+    lines[9] = [lines[5][0], lines[9][1]]
+    put(tmp_path, lines)
+    assert walked(tmp_path)[1].verdict.commits == 8
+
+
 def test_only_a_later_segment_of_the_same_journal_bounds_what_may_stand_in_one(tmp_path: Path) -> None:
     lines = three()
     change(lines, 6)
