@@ -85,9 +85,6 @@ class _Walk:
         for begin, stop in pairwise([*begins, end]):
             yield from self._open()
             yield from self._take_part(data[begin:stop])
-        if len(self._held) >= LINE_BYTES_MAX:
-            yield self._too_long()
-            self._held = self._pass_long(self._held)
 
     def end(self) -> Iterator[Fault]:
         """Judge what stands behind the last line feed, or from a torn line on."""

@@ -165,7 +165,7 @@ class Walker:
                 yield from self._rest()
                 return
             if not found.commits and len(data) < want:
-                yield from self._finish()
+                yield from self._finish(size=self._at.offset + len(data))  # a writer may have gone on since
                 return
             if not found.commits and want == LINE_BYTES_MAX:
                 yield from self._rest()
@@ -196,9 +196,13 @@ class Walker:
                     yield from self._take(salvage.judge(line[:-1], self._at, first=not self._begun))
         yield from self._finish()
 
-    def _finish(self, mixed: str = "") -> Iterator[Commit | Fault]:
-        """Judge what follows the last sound line of a file; ``mixed`` says that all of it is another journal's."""
-        following, size = self._following(), self._files.fstat(self._fd).st_size
+    def _finish(self, mixed: str = "", size: int = -1) -> Iterator[Commit | Fault]:
+        """Judge what follows the last sound line of a file, up to its end or to the ``size`` that was read.
+
+        ``mixed`` says that all of it is another journal's.
+        """
+        following = self._following()
+        size = size if size >= 0 else self._files.fstat(self._fd).st_size
         if following is None:
             yield from self._finish_last(size, mixed)
             return
@@ -222,7 +226,7 @@ class Walker:
                 self.damages[-1] = msgspec.structs.replace(self.damages[-1], guessed=lines > 0)
         elif not self._is_torn():
             end, lines = self._at.offset, 0
-            for raw in self._raws():
+            for raw in self._raws(size):
                 if raw.ended:
                     end, lines = raw.offset + raw.length, lines + salvage.count_lines(raw)
             if lines:

@@ -13,7 +13,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_ANCHOR = re.compile(r"(?<![0-9A-Za-z.:-])(\d{1,16}):([0-9a-fA-F]{64})(?![0-9A-Za-z])", re.ASCII)
+_ANCHOR = re.compile(r"(?<![0-9A-Za-z.:-])(0*[1-9]\d{0,15}):([0-9a-fA-F]{64})(?![0-9A-Za-z])", re.ASCII)
 _ALMOST = re.compile(r"\s*\d+:[0-9a-fA-F]+\s*", re.ASCII)
 _KEY = "anchor"
 

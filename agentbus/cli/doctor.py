@@ -25,7 +25,7 @@ _COLUMNS_MIN: Final = 60
 _COLOURS: Final = {"fault": "red", "note": "yellow", "ok": "green"}
 
 
-@click.command()
+@click.command(short_help="Say what is wrong with the set-up, and the cure.")
 @click.option("--all", "whole", is_flag=True, help="Also each thing that is as it should be.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with all of it.")
 @bus.config_option()

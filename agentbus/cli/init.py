@@ -20,7 +20,7 @@ _FILE_BYTES_MAX = 1 << 20
 _GIT_WAIT_S = 10
 
 
-@click.command()
+@click.command(short_help="Set this repository up, or every coding agent.")
 @click.option("--identity", "name", metavar="NAME", help="The identity; default: the repository root's basename.")
 @click.option(
     "--agents-md/--no-agents-md",

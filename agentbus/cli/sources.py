@@ -34,6 +34,7 @@ _STDIN: Final = Path("-")
 _SEGMENT: Final = re.compile(r"(\d{20})\.jsonl(\.gz)?", re.ASCII)
 _JOURNAL, _ARCHIVE = "journal", "archive"
 _PACKED: Final = ".jsonl.gz"
+_BESIDE: Final = ("writer.lock", "set-aside")
 _CHAINED: Final = {SegmentOpened: b'[{"type":"segment_opened"', Lost: b'[{"type":"lost"'}
 
 
@@ -55,8 +56,8 @@ class Sources:
             raise click.UsageError("- stands for stdin and is read alone.")
         if self.stdin and sys.stdin is None:
             raise click.ClickException("stdin is closed: pipe a journal in, or name a file")
-        found = [] if self.stdin else [_resolve(path) for path in named if not own or _is_there(path)]
-        self._paths = _in_order([each for path in found for each in path])
+        found = [] if self.stdin else [_resolve(path) for path in _parts(named) if not own or _is_there(path)]
+        self._paths = _in_order(_once([each for path in found for each in path]))
 
     @property
     def directory(self) -> Path | None:
@@ -147,6 +148,19 @@ def render_tail(tail: Tail) -> str:
         what, why = "a whole line without its line feed", "a crash can leave that, and so can a copy"
     size = render_count(tail.bytes, "byte")
     return f"{what}: {size} of {tail.file} from byte {tail.offset}; not counted: {why}"
+
+
+def _parts(named: Sequence[Path]) -> Sequence[Path]:
+    """What is named, without what lies beside the segments where a shell named all there is, as ``journal/*``."""
+    return [path for path in named if path.name not in _BESIDE] if len(named) > 1 else named
+
+
+def _once(paths: list[Path]) -> list[Path]:
+    """Each directory and each file once, and no file of a directory that is read as a whole."""
+    found = {path.resolve(): path for path in reversed(paths)}
+    whole = {place for place, path in found.items() if path.is_dir()}
+    inside = {place for place in found if place.parent in whole or place.parent.parent in whole}
+    return [path for place, path in reversed(found.items()) if place not in inside]
 
 
 def _resolve(path: Path) -> list[Path]:

@@ -15,7 +15,7 @@ from agentbus.doctor.runs import find_in_plugin, find_runs, parse_file
 from agentbus.doctor.started import Owner, judge_run
 from agentbus.doctor.trust import are_off, read_trust
 from agentbus.doctor.versions import installed_version
-from agentbus.harness.entries import UnusableTextError
+from agentbus.harness.entries import ForeignServerError, UnusableTextError
 from agentbus.harness.every import HARNESSES
 from agentbus.harness.setup import FILE_BYTES_MAX
 from agentbus.repository import is_present, read_regular
@@ -127,6 +127,8 @@ class _Client:
         title = self._harness.title
         try:
             yield self._judge_piece(entry.what, entry.file, self._standing(entry), quiet=quiet)
+        except ForeignServerError as error:
+            yield fault(title, f"{entry.file}: {error}", "Its agents reach that one, and not the bus.", self._set_up)
         except UnusableTextError as error:
             why = "agentbus cannot see what stands there, and its client may not read it either."
             yield fault(title, f"{entry.file} cannot be used: {error}", why, f"Mend it by hand, then {self._set_up}")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Final
@@ -66,11 +68,18 @@ def judge_other(about: str, what: str, version: str) -> Finding:
 def version_of(program: str, environ: Mapping[str, str]) -> str:
     """What a program says its version is; "" if it says none in time."""
     try:
-        done = subprocess.run(
-            [program, "--version"], env=dict(environ), stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            errors="replace", timeout=_VERSION_WAIT_S, check=False,
+        process = subprocess.Popen(
+            [program, "--version"], env=dict(environ), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, text=True, errors="replace", start_new_session=True,
         )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired):
+    except OSError:
         return ""
-    found = _VERSION.search(done.stdout) if done.returncode == 0 else None
+    with process:
+        try:
+            said, _ = process.communicate(timeout=_VERSION_WAIT_S)
+        except subprocess.TimeoutExpired:
+            said = ""
+        with contextlib.suppress(ProcessLookupError):  # a wrapper's child would go on without it, for ever
+            os.killpg(process.pid, signal.SIGKILL)
+    found = _VERSION.search(said) if process.returncode == 0 else None
     return found[0] if found else ""

@@ -24,11 +24,15 @@ _IN_PLUGIN: Final = re.compile(r"^const (COMMAND|ENVIRONMENT) = (.*)$", re.MULTI
 
 
 class Run(msgspec.Struct, frozen=True):
-    """One program that a client starts: ``what`` of ours it is, its words, and the variables it is given."""
+    """One program that a client starts: ``what`` of ours it is, its words, and the variables it is given.
+
+    ``off``: its user has switched it off.
+    """
 
     what: str
     words: tuple[str, ...]
     environ: dict[str, str]
+    off: bool = False
 
     @property
     def is_server(self) -> bool:
@@ -75,7 +79,8 @@ def _server(entry: dict[str, Any]) -> Iterator[Run]:
     command, arguments = entry.get("command"), entry.get("args")
     words = command if isinstance(command, list) else [command, *(arguments if isinstance(arguments, list) else [])]
     if words and all(isinstance(word, str) for word in words):
-        yield Run(_SERVER_ENTRY, tuple(words), _strings(entry.get("env") or entry.get("environment")))
+        off = entry.get("enabled") is False or entry.get("disabled") is True
+        yield Run(_SERVER_ENTRY, tuple(words), _strings(entry.get("env") or entry.get("environment")), off)
 
 
 def _hook(command: str) -> Iterator[Run]:

@@ -34,6 +34,9 @@ class Owner(msgspec.Struct, frozen=True):
 
 def judge_run(visit: Visit, owner: Owner, run: Run) -> Iterator[Finding]:
     """What is wrong with one; nothing if it starts this agentbus on this bus."""
+    if run.off:
+        do = 'Take "disabled", or "enabled", out of it, and restart the client.'
+        yield fault(owner.title, f"{run.what} is switched off", "Its agents have no tools of agentbus.", do)
     program = shutil.which(run.program, path=visit.environ.get("PATH"))
     if program is None:
         why = "The client cannot start it, and says so in its own log at most."

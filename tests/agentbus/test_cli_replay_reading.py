@@ -431,9 +431,10 @@ def test_what_a_pipe_brings_is_printed_as_it_comes(data: Path) -> None:
     assert process.returncode == 0
 
 
-def test_only_one_directory_can_be_followed(rich: Path) -> None:
+def test_only_one_directory_can_be_followed(rich: Path, tmp_path: Path) -> None:
     segment = min((rich / "journal").glob("*.jsonl"))
-    for named in ([segment], [rich, rich]):
+    Writer(tmp_path / "other")
+    for named in ([segment], [rich, tmp_path / "other"]):
         status, _, err = ask("--follow", *named)
         assert (status, "--follow wants one data or journal directory" in err) == (2, True)
 

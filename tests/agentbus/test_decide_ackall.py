@@ -132,3 +132,39 @@ def test_for_an_identity_without_subscriptions_there_is_nothing_to_do(world: Wor
         ev.Delivered("Sam", "t", {}, include_own=False, expired=[ev.Expired("general", 2)]),
     )
     assert world.decide(ack_all(world)).events == ()
+
+
+def test_the_backlogs_are_told_by_channel_and_their_age_is_that_of_the_oldest_by_somebody_else() -> None:
+    world = World()
+    world.register("Sam", "memory", "general")
+    world.post("Sam")
+    world.post("Ann")
+    world.post("Sam", "memory")
+    world.post("Ann", "memory")
+    assert preview(world.state, ack_all(world), ALWAYS_MS).backlogs == (
+        Backlog("general", 1, START_MS + 4000, 0),
+        Backlog("memory", 1, START_MS + 6000, 0),
+    )
+
+
+def test_a_batch_and_a_gap_that_end_at_the_seq_itself_are_not_below_it(world: World) -> None:
+    world.run(Receive(as_=SAM, count=10))
+    end = max(world.state.batches["Sam"].ends.values())
+    assert not preview(world.state, ack_all(world, end), ALWAYS_MS).batch
+    assert preview(world.state, ack_all(world, end + 1), ALWAYS_MS).batch
+    made = World()
+    made.register("Sam", "general")
+    seq = made.post("Ann")
+    made.commit(ev.Evicted("general", seq + 1))
+    assert not preview(made.state, ack_all(made, seq), ALWAYS_MS).anything
+    assert preview(made.state, ack_all(made, seq + 1), ALWAYS_MS).backlogs == (Backlog("general", 0, None, 1),)
+
+
+def test_the_gap_of_what_is_over_age_ends_where_that_ends() -> None:
+    world = World()
+    world.register("Sam", "general")
+    old = world.post("Ann")
+    horizon_ms = world.now_ms
+    fresh = world.post("Ann")
+    assert preview(world.state, ack_all(world, fresh), horizon_ms).backlogs == (Backlog("general", 0, None, 1),)
+    assert (fresh, preview(world.state, ack_all(world, old), horizon_ms).anything) == (old + 1, False)

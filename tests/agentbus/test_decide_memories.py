@@ -9,6 +9,7 @@ import pytest
 from agentbus import events as ev
 from agentbus import wire
 from agentbus.commands import Command, Decision, DeleteMemory, DeleteResult, EditMemory, EditResult, Post, Receive
+from agentbus.decide.memories import require_memory
 from agentbus.errors import BusError
 from agentbus.names import AgentName, ChannelName
 from tests.agentbus.building import HOUR_MS, MINE, POLICY, THEIRS, World
@@ -117,6 +118,11 @@ def test_a_revision_may_be_as_large_as_a_post(world: World, fact: int) -> None:
         "the memory takes 32769 bytes with its label and metadata, more than max_message_kib (32 KiB) allows:"
         " shorten it, or store where the whole of it can be read"
     )
+
+
+def test_a_memory_that_is_asked_for_is_the_live_one(world: World, fact: int) -> None:
+    world.edit("Ann", fact)
+    assert require_memory(world.state, fact) is world.state.memories[fact]
 
 
 # --- delete

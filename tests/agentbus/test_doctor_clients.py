@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shlex
 import sys
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 from agentbus import __version__
@@ -163,7 +166,56 @@ def test_a_client_that_came_in_no_package_is_asked_in_a_home_of_its_own(patient:
     assert patient.found("gemini")[0]["what"] == f"version 1.2.3-beta at {asked}"
 
 
+def test_a_client_that_does_not_answer_is_left_and_nothing_of_it_goes_on(
+    patient: Patient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patient.set_up("gemini")
+    monkeypatch.setattr("agentbus.doctor.command._VERSION_WAIT_S", 0.5)
+    asked, number = patient.bin / "gemini", patient.root / "number"
+    asked.write_text(f"#!/bin/sh\n/bin/sleep 1000 &\necho $! > {number}\nwait\n")
+    asked.chmod(0o755)
+    _, out, _ = patient.run("doctor", "--all")
+    assert f"version unknown at {asked}" in out
+    assert not is_running(int(number.read_text()))
+
+
+def is_running(pid: int) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    return False
+
+
 # --- what is run, and where it leads
+
+
+@pytest.mark.parametrize("off", [{"enabled": False}, {"disabled": True}])
+def test_a_server_that_is_switched_off_is_a_fault(patient: Patient, off: dict[str, bool]) -> None:
+    patient.set_up("cursor")
+    file = patient.home / ".cursor" / "mcp.json"
+    document = json.loads(file.read_text())
+    document["mcpServers"]["agentbus"] |= off
+    file.write_text(json.dumps(document))
+    assert patient.bad("cursor") == [("fault", "server entry is switched off")]
+
+
+def test_another_s_server_of_our_name_is_a_fault(patient: Patient) -> None:
+    patient.set_up("cursor")
+    file = patient.home / ".cursor" / "mcp.json"
+    file.write_text('{"mcpServers": {"agentbus": {"url": "https://example.org"}}}')
+    ((level, what),) = patient.bad("cursor")
+    assert (level, what.startswith(f"{file}: there is another's server ")) == ("fault", True)
+
+
+@pytest.mark.parametrize("client", ["gemini", "cursor", "opencode", "claude", "vscode"])
+def test_what_it_says_to_do_about_a_client_mends_it(patient: Patient, client: str) -> None:
+    patient.set_up(client)
+    for path in [each for each in patient.home.rglob("*") if each.is_file() and each.suffix != ".agentbus-backup"]:
+        before = path.read_bytes()
+        for broken in (b"{}", before.replace(command(patient).encode(), b"/gone/agentbus")):
+            path.write_bytes(broken)
+            for do in {each["do"] for each in patient.found(client) if each["level"] == "fault"}:
+                assert patient.run(*shlex.split(do)[1:])[0] == 0
+            assert [each for each in patient.bad(client) if each[0] == "fault"] == []
 
 
 def test_a_program_that_is_gone_is_a_fault(patient: Patient) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agentbus.harness import entries, jsonc
-from agentbus.harness.entries import UnusableTextError
+from agentbus.harness.entries import ForeignServerError, UnusableTextError
 
 SERVER = {"command": "/opt/agentbus", "args": ["mcp"]}
 HOOK = {"type": "command", "command": "/opt/agentbus hook stop --for claude", "timeout": 10}
@@ -68,19 +68,34 @@ def test_hooks_that_are_there_stay_as_their_user_arranged_them(present: list[obj
 
 def test_hooks_of_an_older_agentbus_are_brought_up_to_date_where_they_stand() -> None:
     """With the matcher, the time and the neighbours that their user gave them; Codex trusts a hook by its place."""
-    old = {"command": "env AGENTBUS_DATA_DIR=/d /old/agentbus hook stop --for claude", "timeout": 99, "type": "command"}
+    command = "env AGENTBUS_DATA_DIR=/d /old/agentbus hook stop --for claude"
+    old: dict[str, object] = {"command": command, "timeout": 99, "type": "command"}
     before = {"matcher": "x", "hooks": [*THEIRS["hooks"], old | {"mine": 1}, WAKE, 7]}
     text = json.dumps({"hooks": {"Stop": [before, THEIRS]}}, indent=4)
     edited = stop.put(text)
     after = before | {"hooks": [*THEIRS["hooks"], HOOK | {"timeout": 99, "mine": 1}, WAKE, 7]}
     assert json.loads(edited) == {"hooks": {"Stop": [after, THEIRS]}}
-    assert edited == text.replace(old["command"], HOOK["command"])
+    assert edited == text.replace(command, str(HOOK["command"]))
+
+
+def test_another_s_server_of_our_name_is_neither_changed_nor_taken_out() -> None:
+    theirs = {"url": "https://example.org"}
+    in_json, in_toml = json.dumps({"mcpServers": {"agentbus": theirs}}), '[mcp_servers.agentbus]\nurl = "https://x"\n'
+    for entry, text in ((server, in_json), (table, in_toml)):
+        with pytest.raises(ForeignServerError, match="another's server"):
+            entry.put(text)
+        assert entry.take(text) == text
+
+
+def test_there_is_nothing_to_take_out_of_hooks_that_are_no_array() -> None:
+    text = '{"hooks": {"Stop": null}}'
+    assert stop.take(text) == text
 
 
 def test_comments_beside_our_hooks_stay() -> None:
     text = '{"hooks": {"Stop": [ // ours\n{"command": "/old/agentbus hook stop --for x" /* kept */}, // theirs\n7]}}'
     one = entries.hook("f", ("hooks", "Stop"), {"command": HOOK["command"]}, "hook")
-    assert one.put(text) == text.replace("/old/agentbus hook stop --for x", HOOK["command"])
+    assert one.put(text) == text.replace("/old/agentbus hook stop --for x", str(HOOK["command"]))
     assert one.take(one.put(text)) == '{"hooks": {"Stop": [ // ours // theirs\n7]}}'
 
 

@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,6 +26,7 @@ from agentbus.harness.every import HARNESSES
 from agentbus.harness.setup import Setup
 from tests.agentbus.shell import WAIT_S
 from tests.agentbus.test_jsonc import DOCUMENTS, scrawled, texts
+from tests.agentbus.test_tables import said
 from tests.agentbus.test_tables import texts as tomls
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def write(home: Path, name: str, text: str | bytes) -> Path:
     return path
 
 
-OURS = st.sampled_from(
+OURS: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
     [
         {},
         {"mcpServers": {"agentbus": {"command": "agentbus", "args": ["mcp"], "timeout": 9}}},
@@ -80,7 +80,7 @@ OURS = st.sampled_from(
 @st.composite
 def plain(draw: st.DrawFn) -> str:
     """JSON as most clients write it; or nothing, or what none of them would read."""
-    value = draw(DOCUMENTS) | draw(OURS)
+    value: dict[str, Any] = draw(DOCUMENTS) | draw(OURS)
     text = json.dumps(value, indent=draw(st.sampled_from([None, 2])))
     return draw(st.sampled_from([text, text, text + "\n", "", "\n", "// mine\n", text[:-1], f"[{text}]"]))
 
@@ -137,7 +137,7 @@ def test_after_somebody_edited_them_the_files_lose_only_what_is_ours(
             text = (root / file).read_bytes().decode("utf-8-sig")
             with contextlib.suppress(ValueError):  # as it was: no client reads it
                 if file == TOML:
-                    edited[file] = tomllib.loads(home.get(file, b"").decode("utf-8-sig")), {"later": {"x": 1}}
+                    edited[file] = said(home.get(file, b"").decode("utf-8-sig")), {"later": {"x": 1}}
                     write(root, file, text + "\n[later]\nx = 1\n")
                 else:
                     edited[file] = jsonc.parse(home.get(file, b"").decode("utf-8-sig")), {"later": 1}
@@ -146,7 +146,7 @@ def test_after_somebody_edited_them_the_files_lose_only_what_is_ours(
         run(setup, uninstall=True)
         for file, (before, more) in edited.items():
             text = (root / file).read_bytes().decode("utf-8-sig")
-            left = tomllib.loads(text) if file == TOML else jsonc.parse(text)
+            left = said(text) if file == TOML else jsonc.parse(text)
             assert _foreign(left) == _foreign(before | more), file
 
 
@@ -401,8 +401,8 @@ def test_the_client_s_own_command_is_used_where_there_is_one(tmp_path: Path) -> 
     program.chmod(0o755)
     setup = setup_at(tmp_path, PATH=f"{tmp_path}/bin:/usr/bin:/bin", AGENTBUS_DATA_DIR="/d")
     harness = HARNESSES["claude"](setup)
-    server = {"type": "stdio", "command": "/opt/agentbus/bin/agentbus", "args": ["mcp"]}
-    server |= {"env": {"AGENTBUS_DATA_DIR": "/d"}}
+    server: dict[str, Any] = {"type": "stdio", "command": "/opt/agentbus/bin/agentbus", "args": ["mcp"]}
+    server["env"] = {"AGENTBUS_DATA_DIR": "/d"}
     assert next(install.install(harness, setup.environ)).done == "added"
     assert (tmp_path / "asked").read_text().splitlines() == [
         "mcp remove -s user agentbus",

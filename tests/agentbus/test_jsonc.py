@@ -51,11 +51,11 @@ def scrawled(draw: st.DrawFn, value: object, depth: int = 1) -> str:
     gaps = st.sampled_from(
         ["", " ", "\n" + "  " * depth, "\n", " // one\n", "/* two */", " /* three\nlines */ ", "// four\n"]
     )
-    pieces = [
-        draw(gaps) + name + draw(scrawled(each, depth + 1)) + draw(gaps)
-        for name, each in zip(names, members, strict=True)
-    ]
-    trailing = "," if pieces and draw(st.booleans()) else ""
+    pieces: list[str] = []
+    for name, each in zip(names, members, strict=True):
+        inner: str = draw(scrawled(each, depth + 1))
+        pieces.append(draw(gaps) + name + inner + draw(gaps))
+    trailing = draw(st.sampled_from(["", ","])) if pieces else ""
     return opening + ",".join(pieces) + trailing + draw(gaps) + closing
 
 
@@ -99,6 +99,10 @@ def remarks(text: str) -> int:
 )
 def test_a_comment_is_left_where_it_ends_and_takes_nothing_along(text: str, left: str) -> None:
     assert jsonc.drop(text, ("m", "a")) == left
+
+
+def test_there_is_nothing_to_take_out_of_a_text_without_a_value() -> None:
+    assert jsonc.drop("// mine\n", ("m", "a")) == "// mine\n"
 
 
 def test_an_array_that_is_null_is_made() -> None:

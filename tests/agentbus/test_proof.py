@@ -239,6 +239,7 @@ def test_what_is_no_anchor_is_refused(tmp_path: Path) -> None:
     (tmp_path / "long").write_bytes(b"\n" * ((64 << 20) + 1))
     for given, says in (
         ("9:dbfd9ec6", '"9:dbfd9ec6" is neither SEQ:HASH nor a file of such: No such file or directory'),
+        (f"0:{NONE}", f'"0:{NONE}" is neither SEQ:HASH nor a file of such: No such file or directory'),
         (str(tmp_path), f'"{tmp_path}" is neither SEQ:HASH nor a file of such: Is a directory'),
         ("\0", "is neither SEQ:HASH nor a file of such"),
         (str(tmp_path / "none"), "it holds no anchor: those are SEQ:HASH, with a hash of 64 hex digits"),
@@ -388,6 +389,20 @@ def test_archives_are_verified_like_segments(copy: Path) -> None:
     (copy / "archive" / f"{FIRST}.gz").write_bytes(gzip.compress(b"x" + (copy / SECOND).read_bytes()))
     status, out, _ = known(copy)
     assert (status, out[0].startswith(f"fault: {copy / 'archive' / FIRST}.gz line 1 (byte 0, seq 1)")) == (1, True)
+
+
+def test_a_journal_is_sound_however_its_parts_are_named(copy: Path) -> None:
+    """As a shell names them, twice, and with what lies beside them."""
+    (copy / "archive").mkdir()
+    (copy / "archive" / f"{FIRST}.gz").write_bytes(gzip.compress((copy / FIRST).read_bytes()))
+    (copy / "set-aside").mkdir()
+    (copy / "set-aside" / "piece.torn").write_bytes(b"torn")
+    (copy / "writer.lock").touch()
+    for paths in (copy.iterdir(), (copy, copy / SECOND), (copy / FIRST, copy / SECOND, copy / SECOND)):
+        assert known(*paths)[::2] == (0, "")
+    (copy / FIRST).unlink()
+    assert known(*sorted(copy.iterdir()))[:2] == (0, [OK])
+    assert known(copy / "archive" / f"{FIRST}.gz", copy)[:2] == (0, [OK])
 
 
 def test_a_directory_whose_last_segment_is_packed_lacks_its_end(copy: Path) -> None:

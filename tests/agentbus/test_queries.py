@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentbus import events as ev
-from agentbus import queries
+from agentbus import queries, results
+from agentbus.limits import NAME_BYTES_MAX
+from agentbus.state import shown_bytes
 from journal import parse_time
 from tests.agentbus.building import MINE, THEIRS, World
 from tests.agentbus.wandering import Step, steps, wandered
@@ -153,3 +155,12 @@ def test_unread_is_what_a_default_receive_would_still_hand_out_and_the_unacked(p
             own = world.state.identities.find(who)
             unread = [s for s, a in zip(kept.seqs, kept.authors, strict=True) if s > held.cursor and a != own]
             assert counted.get(name, 0) == len(unread)
+
+
+def test_no_revision_takes_more_than_it_is_said_to_whatever_its_channel_is_called(world: World) -> None:
+    name = '"' * NAME_BYTES_MAX
+    world.channel(name, "memory")
+    world.edit("Ann", world.post("Ann", name), "y")
+    channel = world.state.channels[name]
+    shown = results.message(world.body(queries.located(world.state, channel, 0)), world.now_ms, "Sam")
+    assert len(json.dumps(shown, separators=(",", ":"))) <= shown_bytes(channel, 0)

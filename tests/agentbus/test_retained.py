@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentbus.retained import Retained
+from agentbus.retained import Columns, Retained
 from journal import Place
 
 Row = tuple[int, int]  # seq, author
@@ -94,3 +95,34 @@ def test_a_run_of_own_messages_is_stepped_over_and_not_read() -> None:
     retained.seqs = seqs = Counted(retained.seqs)  # type: ignore[assignment]  # a column that counts
     assert list(retained.walk(0, without=0)) == [100_000]
     assert seqs.reads < 100
+
+
+@given(st.lists(st.integers(0, 9), max_size=9), st.integers(0, 10))
+def test_the_first_since_a_time_is_the_first_of_that_time_or_later_also_where_clocks_were_set_back(
+    times: list[int], since: int
+) -> None:
+    retained = Retained()
+    for seq, time in enumerate(times, 1):
+        retained.append(seq, 0, time, place(seq))
+    expected = next((index for index, time in enumerate(times) if time >= since), len(times))
+    assert retained.first_since(since) == expected
+    kept = msgspec.msgpack.decode(msgspec.msgpack.encode(retained.columns()), type=Columns)
+    assert Retained.restore(kept).first_since(since) == expected
+
+
+def test_the_segments_that_hold_a_message_are_each_named_once() -> None:
+    retained = Retained()
+    assert list(retained.segments()) == []
+    for seq, segment in enumerate((1, 1, 5, 5, 5, 9), 1):
+        retained.append(seq, 0, 0, Place(segment, 0, 200))
+    assert list(retained.segments()) == [1, 5, 9]
+    retained.remove_before(3)
+    assert list(retained.segments()) == [5, 9]
+
+
+def test_what_was_removed_is_not_counted_against_what_its_author_left() -> None:
+    retained = made([(1, 0), (2, 0), (3, 0), (4, 1), (5, 0)])
+    retained.remove_before(3)
+    assert retained.count_between(0, 9, without=0) == 1
+    retained.remove(3)
+    assert retained.count_between(0, 9, without=0) == 1

@@ -507,3 +507,29 @@ def test_whoever_acks_all_has_every_message_once_or_a_gap_for_it(world: World) -
             had |= set(seqs(batch))
             missed += sum(gap.count for gap in batch.gaps if isinstance(gap.count, int))
         assert len(had) + missed == len(posted), seed
+
+
+# --- the rule itself
+
+
+def facts(time_ms: int) -> cmd.Facts:
+    return cmd.Facts(time_ms, "a1" * 12, "t", POLICY)
+
+
+def test_nothing_is_due_until_something_is_over_age_and_an_interval_is_over(world: World) -> None:
+    assert retention.due(world.state, facts(world.now_ms)) == []
+    old = world.post(SAM)
+    late = facts(world.now_ms + AGE_MS)
+    expected = [ev.Evicted(channel="general", before=old + 1)]
+    assert retention.due(world.state, late) == expected
+    for ago, due in ((POLICY.cleanup_interval_ms - 1, []), (POLICY.cleanup_interval_ms, expected)):
+        world.state.evicted_ms = late.time_ms - ago
+        assert retention.due(world.state, late) == due
+
+
+def test_what_an_identity_posted_itself_is_passed_over_without_a_word_unless_it_asks_for_its_own(world: World) -> None:
+    old = world.post(SAM)
+    late = facts(world.now_ms + AGE_MS)
+    assert retention.passed_over(world.state, SAM, ["general"], late, own=False) == ([], {})
+    events, passed = retention.passed_over(world.state, SAM, ["general"], late, own=True)
+    assert (events, list(passed)) == ([ev.Evicted(channel="general", before=old + 1)], ["general"])

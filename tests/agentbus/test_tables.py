@@ -84,6 +84,22 @@ def test_pieces_that_the_library_would_scatter_are_put_together_at_the_end() -> 
     )
 
 
+def test_pieces_that_nobody_can_put_together_are_named_and_left() -> None:
+    text = """
+[mcp_servers]
+command = "agentbus"
+other.command = 'x'
+"agentbus".command="q"
+"agentbus".args = ["mcp"]
+[tui]
+agentbus = {command = "y"}
+[mcp_servers.'agentbus'.env]
+AGENTBUS_DATA_DIR = "/d"
+"""
+    with pytest.raises(TableError, match=r"its mcp_servers\.agentbus cannot be edited .* take it out by hand"):
+        tables.drop(text, PATH)
+
+
 def test_new_lines_end_as_those_that_are_there() -> None:
     text = '[mcp_servers.agentbus]\r\ncommand = "x"\r\n[tui]\r\n'
     edited = tables.put(text, PATH, {"command": "y", "args": ["mcp"]})

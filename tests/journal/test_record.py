@@ -100,3 +100,8 @@ def test_a_line_may_be_two_mebibytes_long() -> None:
 def test_without_the_hash_before_it_a_line_must_still_state_one() -> None:
     with pytest.raises(BadLineError, match="does not end in a hash"):
         record.decode(b"x" * 100, None)
+
+
+def test_a_line_of_which_nobody_says_where_it_lies_lies_nowhere() -> None:
+    line, _ = record.encode(1, "2026-09-09T08:00:07.049Z", 1, b'[{"type":"x"}]', record.ZERO_HASH)
+    assert record.decode(line[:-1], None).place == record.Place(0, 0, len(line))

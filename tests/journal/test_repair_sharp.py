@@ -218,10 +218,10 @@ def test_a_line_feed_is_added_even_if_the_line_after_it_makes_no_sense(tmp_path:
 
 def test_a_line_without_its_line_feed_that_makes_no_sense_is_one_with_the_damage_before_it(tmp_path: Path) -> None:
     lines = three()
-    change(lines, 2)
-    change(lines, 7)
+    for seq in (2, 4, 7):
+        change(lines, seq)
     lines[5].append(lines[5].pop()[:-1])
-    assert planned(Case(tmp_path, lines), 8) == [(2, 2, "cut"), (7, 8, "cut")]
+    assert planned(Case(tmp_path, lines), 8) == [(2, 2, "cut"), (4, 4, "cut"), (7, 8, "cut")]
 
 
 def test_a_line_that_makes_no_sense_is_not_one_with_bytes_that_were_put_in_before_it(tmp_path: Path) -> None:

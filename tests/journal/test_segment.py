@@ -94,6 +94,11 @@ def test_a_line_that_may_not_stand_there_is_a_fault(lines: list[bytes], cause: s
     assert found.end.offset == sum(map(len, lines[: len(found.commits)]))
 
 
+def test_of_a_segment_nothing_is_known_but_its_name() -> None:
+    assert segment.start(9) == Position(9, 0, 8, "", 9, None, None)
+    assert segment.start(1) == Position(1, 0, 0, "", 1, ZERO_HASH, None)
+
+
 def test_a_segment_can_be_verified_alone() -> None:
     data = b"".join(chain(opened("a" * 64), posted(), seq=9, prev="a" * 64))
     assert [commit.seq for commit in segment.scan(data, segment.start(9)).commits] == [9, 10]

@@ -106,3 +106,18 @@ def test_a_stream_is_read_no_further_than_to_what_is_given() -> None:
     walking = stream(lambda _: rest.pop(0) if rest else b"")
     assert [next(walking).seq for _ in range(5)] == [1, 2, 3, 4, 5]  # type: ignore[union-attr]  # they are commits
     assert len(rest) >= 6
+
+
+@pytest.mark.parametrize("at_once", [1 << 16, 1 << 20])
+@pytest.mark.parametrize("behind", [0, 5])
+def test_behind_a_line_that_is_too_long_lines_and_bytes_are_counted_on(at_once: int, behind: int) -> None:
+    """Also where what is read ends right before its line feed."""
+    lines = three()[1]
+    head = b"".join(lines[:2])
+    long = b"x" * (3 * (1 << 20) + behind - len(head)) + b"\n"
+    data = head + long + b"y\n" + lines[2] + b"z\n" + lines[3]
+    after = len(head + long)
+    assert told(data, at_once) == (
+        [(3, len(head), 3), (4, after, 3), (6, after + 2 + len(lines[2]), 4)],
+        [1, 2, 3, 4],
+    )

@@ -7,7 +7,9 @@ import msgspec
 import pytest
 
 from journal import LINE_BYTES_MAX, CorruptError, Fault, Tail, UnsupportedError, Verdict, audit, record, verify, walk
+from journal.files import Files
 from journal.record import ZERO_HASH
+from journal.walker import Walker
 from tests.journal.test_segment import chain, digest, lost, opened, posted
 
 NAME = "00000000000000000001.jsonl"
@@ -125,6 +127,33 @@ def three(tmp_path: Path) -> list[Path]:
         paths.append(tmp_path / f"{first:020d}.jsonl")
         paths[-1].write_bytes(b"".join(made))
     return paths
+
+
+class Living(Files):
+    """The files of a journal to which something is appended right after its end was read."""
+
+    def __init__(self, path: Path, appended: bytes) -> None:
+        super().__init__()
+        self._path, self._appended = path, appended
+
+    def pread(self, fd: int, length: int, offset: int) -> bytes:
+        data = super().pread(fd, length, offset)
+        if offset and not data and self._appended:
+            with self._path.open("ab") as file:
+                file.write(self._appended)
+            self._appended = b""
+        return data
+
+
+@pytest.mark.parametrize("lines_after", [1, 3])
+@pytest.mark.parametrize("cut", [0, 1, 30])
+def test_what_a_writer_appends_while_the_end_is_judged_is_no_fault(lines_after: int, cut: int, tmp_path: Path) -> None:
+    made, path = lines(), tmp_path / NAME
+    path.write_bytes(b"".join(made[:4]))
+    appended = b"".join(made[4 : 4 + lines_after])
+    walker = Walker(Living(path, appended[: len(appended) - cut]))
+    assert [found.seq for found in walker.walk([tmp_path])] == [1, 2, 3, 4]
+    assert (walker.verdict.faults, walker.verdict.tail) == (0, None)
 
 
 def test_segments_are_one_chain_and_each_is_verified_alone(three: list[Path]) -> None:

@@ -277,6 +277,30 @@ def test_a_segment_that_begins_with_anothers_line_keeps_the_lines_that_belong_th
     assert walked(tmp_path)[1].verdict.commits == 8
 
 
+def test_an_archive_that_ends_right_before_its_last_line_feed_is_cut_and_not_ended(tmp_path: Path) -> None:
+    put(tmp_path, three(), {1, 5})
+    (path,) = tmp_path.glob("archive/*5.jsonl.gz")
+    path.write_bytes(path.read_bytes()[:-9])
+    assert [(each.first, each.last, each.action) for each in walked(tmp_path)[1].damages] == [(8, 8, "cut")]
+
+
+def test_a_whole_archive_of_another_journal_at_the_end_is_told_as_that(tmp_path: Path) -> None:
+    put(tmp_path, three() | {9: three("another journal")[9]}, {1, 5, 9})
+    faults = [each for each in Walker(Files()).walk([tmp_path]) if isinstance(each, Fault)]
+    assert [(each.seq, each.cause.partition(":")[0]) for each in faults] == [
+        (9, "two journals mixed"),
+        (13, "the segment that begins with it is missing"),
+    ]
+
+
+def test_a_line_that_is_too_long_at_the_end_is_damage_once_it_has_ended(tmp_path: Path) -> None:
+    lines = three()
+    lines[9].append(b"x" * (LINE_BYTES_MAX + 10) + b"\n")
+    put(tmp_path, lines)
+    (damage,) = walked(tmp_path)[1].damages
+    assert (damage.first, damage.last, damage.bytes, damage.guessed) == (13, 13, LINE_BYTES_MAX + 11, True)
+
+
 def test_only_a_later_segment_of_the_same_journal_bounds_what_may_stand_in_one(tmp_path: Path) -> None:
     lines = three()
     change(lines, 6)
@@ -287,7 +311,7 @@ def test_only_a_later_segment_of_the_same_journal_bounds_what_may_stand_in_one(t
     (tmp_path / "b" / name(3)).unlink()
     copy = tmp_path / "copy"
     copy.write_bytes(b"".join(three()[9]))
-    assert walked(tmp_path / "b", copy)[1].verdict.commits == 12
+    assert walked(tmp_path / "b", copy)[0] == [("copy", 1, 13, 0)]
 
 
 def test_what_cannot_be_checked_is_told_of_the_lines_that_stand_before_those_of_the_next_segment(
