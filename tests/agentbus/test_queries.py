@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentbus import events as ev
-from agentbus import queries, results
+from agentbus import queries, results, wire
 from agentbus.limits import NAME_BYTES_MAX
 from agentbus.state import shown_bytes
-from journal import parse_time
+from journal import Commit, parse_time
 from tests.agentbus.building import MINE, THEIRS, World
 from tests.agentbus.wandering import Step, steps, wandered
 
@@ -164,3 +164,12 @@ def test_no_revision_takes_more_than_it_is_said_to_whatever_its_channel_is_calle
     channel = world.state.channels[name]
     shown = results.message(world.body(queries.located(world.state, channel, 0)), world.now_ms, "Sam")
     assert len(json.dumps(shown, separators=(",", ":"))) <= shown_bytes(channel, 0)
+
+
+def test_the_text_of_a_line_is_that_of_its_message_whatever_else_it_tells_before(world: World) -> None:
+    said = world.post("Ann", content="said")
+    at = queries.located(world.state, world.state.channels["general"], 0)
+    (posted,) = world.lines[said][1]
+    line = wire.encode((ev.Evicted("general", said), posted))
+    body = queries.body_of(at, Commit(said, "2026-09-09T08:00:07.049Z", 1, line, "", at.place))
+    assert (body.event.content, body.time, body.at) == ("said", "2026-09-09T08:00:07.049Z", at)

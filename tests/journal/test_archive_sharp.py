@@ -110,14 +110,19 @@ def test_what_comes_and_goes_beside_or_among_the_archives_is_listed(tmp_path: Pa
     (tmp_path / "archive").mkdir()
     shelf = Shelf(str(tmp_path), Files())
     assert shelf.segments() == []
-    for path, listed in (
-        (tmp_path / name(5), [5]),
-        (tmp_path / "archive" / f"{name(1)}.gz", [1, 5]),
-        (tmp_path / name(9), [1, 5, 9]),
-        (tmp_path / "archive" / f"{name(3)}.gz", [1, 3, 5, 9]),
-        (tmp_path / name(11), [1, 3, 5, 9, 11]),
+    long_ago = 1_000_000_000
+    for number, (path, listed) in enumerate(
+        (
+            (tmp_path / name(5), [5]),
+            (tmp_path / "archive" / f"{name(1)}.gz", [1, 5]),
+            (tmp_path / name(9), [1, 5, 9]),
+            (tmp_path / "archive" / f"{name(3)}.gz", [1, 3, 5, 9]),
+            (tmp_path / name(11), [1, 3, 5, 9, 11]),
+        )
     ):
         path.touch()
+        # A directory that changed just now is listed anew each time.
+        os.utime(path.parent, (long_ago + number, long_ago + number))
         assert shelf.segments() == listed
 
 

@@ -284,6 +284,15 @@ def test_an_archive_that_ends_right_before_its_last_line_feed_is_cut_and_not_end
     assert [(each.first, each.last, each.action) for each in walked(tmp_path)[1].damages] == [(8, 8, "cut")]
 
 
+def test_an_archive_that_lacks_nothing_but_its_checksum_is_damaged_and_loses_no_line(tmp_path: Path) -> None:
+    put(tmp_path, three(), {1, 5})
+    (path,) = tmp_path.glob("archive/*5.jsonl.gz")
+    path.write_bytes(path.read_bytes()[:-8])
+    found, walker = walked(tmp_path)
+    assert (found, walker.verdict.commits) == ([("5.jsonl.gz", 5, 9, 819)], 12)
+    assert [(each.first, each.last, each.action) for each in walker.damages] == [(9, 8, "cut")]
+
+
 def test_a_whole_archive_of_another_journal_at_the_end_is_told_as_that(tmp_path: Path) -> None:
     put(tmp_path, three() | {9: three("another journal")[9]}, {1, 5, 9})
     faults = [each for each in Walker(Files()).walk([tmp_path]) if isinstance(each, Fault)]
