@@ -59,7 +59,7 @@ class Identities:
     def _longest_at(self, content: str, start: int) -> Iterator[str]:
         for length in self._lengths:
             name = content[start : start + length]
-            if name in self._numbers and len(name) == length and _ends(content, start + length):
+            if name in self._numbers and _ends(content, start + length):
                 yield name
                 return
 

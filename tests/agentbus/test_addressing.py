@@ -27,6 +27,8 @@ MENTIONS = [
     ("hello @Sam, and @Sam2!", ["Sam", "Sam2"]),
     ("@Sam2", ["Sam2"]),
     ("@Sam3", []),
+    ("@Sam @jo-an @Sam2", ["Sam", "jo-an", "Sam2"]),
+    ("@Sam~", ["Sam"]),
     ("@Sammy", []),
     ("@Sam_", []),
     ("@Sam-", []),

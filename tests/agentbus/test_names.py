@@ -52,6 +52,7 @@ REFUSED = [
     *((f"a{mark}b", f"it must not hold U+{ord(mark):04X}") for mark in "\u2066\u2067\u2068\u2069"),
     ("x" * 129, "it must be at most 128 bytes of UTF-8, not 129"),
     ("検" * 43, "it must be at most 128 bytes of UTF-8, not 129"),
+    ("\ud83d" * 129, "it must be at most 128 bytes of UTF-8, not 129"),
     (7, "it must be text"),
     (None, "it must be text"),
 ]
