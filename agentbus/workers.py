@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections.abc  # noqa: F401  # in Python 3.13.0 it fails if two threads import it first at the same time
 import threading
 from _queue import SimpleQueue  # queue.py, around it, imports more than start-up can afford
 

@@ -54,6 +54,7 @@ class Desk:
     def tool(self, name: str, /, **arguments: object) -> dict[str, Any]:
         given = {key.rstrip("_"): value for key, value in arguments.items()}
         answer = self.server.ask("tools/call", {"name": name, "arguments": given})
+        assert "result" in answer, answer
         assert not answer["result"].get("isError"), answer
         found: dict[str, Any] = answer["result"]["structuredContent"]
         return found

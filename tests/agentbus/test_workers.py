@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from queue import SimpleQueue
 
 from agentbus.workers import Workers
 
 WAIT_S = 20.0
+
+
+def test_what_two_threads_must_not_import_first_at_the_same_time_is_there_before_any_thread() -> None:
+    code = "import sys, agentbus.workers; print(sys.modules['collections.abc'].Callable)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=WAIT_S)
+    assert "Callable" in done.stdout
 
 
 def test_jobs_one_after_the_other_share_a_thread() -> None:
