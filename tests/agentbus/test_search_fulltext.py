@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -116,15 +117,15 @@ def test_what_the_check_raises_ends_the_work(path: Path) -> None:
 
 def test_what_is_no_index_is_told_in_one_error(path: Path) -> None:
     with pytest.raises(FullTextError):
-        FullText(str(path)).record()
+        FullText(str(path))
     path.write_bytes(b"no database " * 1000)
     with pytest.raises(FullTextError):
-        FullText(str(path)).record()
+        FullText(str(path))
     with pytest.raises(FullTextError):
         FullText(str(path), writable=True)
     path.write_bytes(b"")
-    with pytest.raises(FullTextError):
-        FullText(str(path)).record()
+    with closing(FullText(str(path))) as text, pytest.raises(FullTextError):
+        text.record()
     FullText(str(path), writable=True).close()
     make(path, {1: "a"}, b"")
     text = FullText(str(path))
